@@ -56,6 +56,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 			if a := c.allocations[end.GetAllocationId()]; a.GetState() == active {
 				c.put(a, func(a *bursarv1.Allocation) {
 					a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, end.GetReason(), end.GetExitStatus(), end.GetErrorOutput()
+					a.Incidents = end.GetIncidents()
 				})
 				delete(c.stops, a.GetId())
 			}
@@ -69,6 +70,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 			if a := c.allocations[report.GetAllocationId()]; a.GetState() == active {
 				a = proto.CloneOf(a)
 				a.Measured, a.UnreclaimableBytes = report.GetMeasured(), report.GetUnreclaimableBytes()
+				a.Incidents = report.GetIncidents()
 				c.allocations[a.GetId()] = a
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
@@ -80,7 +81,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		// ended by the stop.
 		end.exit.OutOfMemory = end.exit.OutOfMemory || record.OutOfMemory && end.reason == ""
 	}
-	var lack string
+	var lack contain.Lack
 	end.exit, lack = a.cgroups.LackOfMemory(ctx, e, end.exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
@@ -88,8 +89,8 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	if end.reason != "" { // it was stopped
 		return end
 	}
-	if err == nil || end.exit.GetOutOfMemory() || lack != "" {
-		end.reason = spelling.Cut(ExitText(end.exit)+lack, maxReason)
+	if err == nil || end.exit.GetOutOfMemory() {
+		end.reason = spelling.Cut(endText(end.exit, lack), maxReason)
 	}
 	if err == nil && (end.exit.Code == nil || end.exit.GetCode() != 0) {
 		end.errorOutput = lastLines(record.Stderr)
@@ -114,11 +115,20 @@ func lastLines(lines []string) string {
 	return strings.Join(lines[from:], "\n")
 }
 
-// ExitText says how an engine ended, as the reason of its end does.
+// endText says how an engine ended, and what a lack of memory had to do with that.
+func endText(exit *bursarv1.ExitStatus, lack contain.Lack) string {
+	if lack.Killed {
+		return "killed for lack of memory" + lack.Words
+	}
+	if exit.GetSignal() == 0 && exit.Code == nil { //nolint:protogetter // nil says that it is not known
+		exit = nil
+	}
+	return ExitText(exit) + lack.Words
+}
+
+// ExitText says how an engine's process ended, as the reason of its end does.
 func ExitText(exit *bursarv1.ExitStatus) string {
 	switch signal := exit.GetSignal(); {
-	case exit.GetOutOfMemory():
-		return "killed for lack of memory"
 	case signal != 0:
 		if name := unix.SignalName(unix.Signal(signal)); name != "" {
 			return "killed by " + name

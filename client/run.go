@@ -26,6 +26,10 @@ const (
 	EnvCPUMillis    = "BURSAR_CPU_MILLIS"   // entitled, in thousandths of a core
 )
 
+// ErrNoLimit says that the agent did not set the limit that was asked for: it is of a version that
+// knows of none.
+var ErrNoLimit = errors.New("the agent of this host set no limit: want a newer agent, or a request without a limit")
+
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 10 * time.Second
 
@@ -56,6 +60,9 @@ type RunOptions struct {
 	// Ended is called after that, before the release; by then its pid may be another's. May be
 	// nil.
 	Ended func(*os.ProcessState)
+	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not hold the
+	// process to it, Run stops the process. Default: none, unless the host's policy sets one.
+	Limit bool
 	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
 	// DefaultGrace.
 	Grace time.Duration
@@ -159,7 +166,7 @@ func (r *runner) allocate(ctx context.Context) error {
 	if req == nil {
 		req = &bursarv1.AllocateRequest{}
 	}
-	req.Async, req.ConfirmsProcess = false, true
+	req.Async, req.ConfirmsProcess, req.Limit = false, true, r.opts.Limit
 	if req.GetRequestId() == "" {
 		req.RequestId = NewRequestID()
 	}
@@ -214,7 +221,11 @@ func (r *runner) confirm(ctx context.Context) error {
 	res, err := r.client.allocations.Confirm(ctx, &bursarv1.ConfirmRequest{
 		Id:      r.result.Allocation.GetId(),
 		Process: &bursarv1.Process{Pid: int32(pid)}, //nolint:gosec // a pid is below 2^22
+		Limit:   r.opts.Limit,
 	})
+	if err == nil && r.opts.Limit && !res.GetAllocation().GetProcess().GetLimit() {
+		return ErrNoLimit
+	}
 	if err == nil {
 		r.result.Allocation = res.GetAllocation()
 		return nil

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -29,6 +27,14 @@ the reason. It passes signals on and ends with the command's own exit code
 (128+n if signal n ended it). SIGHUP and SIGINT that were ignored when it was
 started, as under nohup or in a script's background, stay ignored for it and the
 command; of other signals a program in Go cannot tell.
+
+Without --limit, memory is booked and not capped: the command can use more than
+it asked for. What happens then is the host's policy: by default it is shown and
+logged, and a host can also limit or stop such commands. With --limit the kernel
+caps the command, with all that it starts, at what it is granted, in a cgroup of
+its own: what needs more memory is killed, and its cores are throttled. If the
+host cannot do that, the command does not run. A stricter policy of the host
+stays in force.
 
 With --external it also holds a part in a queue of another cluster: see bursar
 help external. When the command knows its application there, it runs "bursar
@@ -63,6 +69,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 	f := addRequestFlags(cmd)
 	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
+	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()
@@ -77,18 +84,21 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 			return err
 		}
 		if detached.detach {
+			detached.limit = *limit
 			return c.runDetached(cmd.Context(), cl, req, args, detached)
 		}
 		env, err := namedVariables(detached.env)
 		if err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), cl, req, args, env, *grace)
+		return c.run(cmd.Context(), cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
 	}
 	return cmd
 }
 
-func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args, env []string, grace time.Duration) error {
+// run runs a command with some options of client.Run. It fills in the others.
+func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOptions, args, env []string) error {
+	req := options.Request
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.RequestId == "" {
@@ -104,21 +114,18 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 
 	relay := newRelay(group, cancel)
 	stopShowing := c.showWait(ctx, cl, req)
-	result, err := cl.Run(ctx, client.RunOptions{
-		Request: req, Command: command, Grace: grace,
-		Granted: func(a *bursarv1.Allocation) {
-			stopShowing()
-			c.sayNormalized(a)
-		},
-		Started: relay.to,
-		Ending:  relay.stop,
-	})
+	options.Command, options.Started, options.Ending = command, relay.to, relay.stop
+	options.Granted = func(a *bursarv1.Allocation) {
+		stopShowing()
+		c.sayNormalized(a)
+	}
+	result, err := cl.Run(ctx, options)
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {
 		return &exitError{code: exitSignal + int(sig)}
 	}
-	return c.runEnd(result, err)
+	return c.runEnd(ctx, cl, result, err)
 }
 
 // sayNormalized says in one line if a grant is not what was asked for.
@@ -143,36 +150,6 @@ func absoluteTarget(target string) string {
 		return absolute
 	}
 	return target
-}
-
-// runEnd returns what the program ends with.
-func (c *cli) runEnd(result client.RunResult, err error) error {
-	var failed *client.RunError
-	if !errors.As(err, &failed) {
-		if reason := result.Allocation.GetReason(); strings.HasPrefix(reason, "stopped") {
-			c.sayf("bursar: the command was %s", printable(reason))
-		}
-		return ended(result.State)
-	}
-	switch failed.Phase {
-	case client.PhaseStart:
-		switch {
-		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-			return &exitError{exitNotFound, err}
-		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-			return &exitError{exitNotExecutable, err}
-		}
-	case client.PhaseConfirm:
-		c.sayf("bursar: stopped the command, which may not run without its allocation")
-		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
-			return &exitError{exitNoResources, err}
-		}
-	case client.PhaseRelease:
-		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
-		return ended(result.State)
-	case client.PhaseAllocate:
-	}
-	return err
 }
 
 // ended returns the command's own exit code, as an error without a text.

@@ -38,6 +38,7 @@ func allocationSize(a *ledger.Allocation) int {
 		n += int(unsafe.Sizeof(id)) + len(id)
 	}
 	n += len(a.OverUse) * int(unsafe.Sizeof(ledger.OverUse{}))
+	n += len(a.Incidents) * int(unsafe.Sizeof(ledger.Incident{}))
 	return n
 }
 

@@ -108,6 +108,9 @@ type Allocation struct {
 	// the values at the time when the over-use began. For an engine that has ended it is the
 	// over-use at its end.
 	OverUse []OverUse
+	// Incidents are what its agent has counted in its life, by kind and dimension. There is one
+	// entry for each.
+	Incidents []Incident
 
 	// Claimed has the words of its host's agent about an engine that no seal vouches for, until an
 	// operator accepts them. Until then it counts for the user that stands for its host. Nil: the

@@ -159,6 +159,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 			e.Measured = end.Measured
 		}
 		e.Peak = peak(e.Peak, end.Measured, end.Peak)
+		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
 		l.becomeReleased(e, e.endReason(end.Reason))
 	}
@@ -174,7 +175,7 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if e == nil {
 			continue
 		}
-		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
+		e.Measured, e.Peak, e.rule = r.Measured, peak(e.Peak, r.Measured, r.Peak), r.Rule
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
@@ -183,7 +184,11 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if changed {
 			e.StopError = stopError
 		}
-		if e.State == Active && l.updateOverUse(e, r.OverUse) || changed {
+		if e.State == Active {
+			changed = l.updateOverUse(e, r.OverUse) || changed
+			changed = l.updateIncidents(e, r.Incidents) || changed
+		}
+		if changed {
 			l.recordEntry(e)
 		}
 	}

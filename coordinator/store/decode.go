@@ -92,6 +92,11 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	for _, u := range m.GetOverUse() {
 		a.OverUse = append(a.OverUse, r.overUse(u))
 	}
+	for _, i := range more.GetIncidents() {
+		if bursarv1.IncidentKind_name[int32(i.GetKind())] != "" { // else of a later version
+			a.Incidents = append(a.Incidents, r.incident(i))
+		}
+	}
 	if w := record.GetWishes(); w != nil {
 		a.Wishes = &ledger.Wishes{
 			Host: w.GetId(), Required: r.labels("wishes.required_labels", w.GetRequiredLabels()),
@@ -277,6 +282,14 @@ func (r *reader) overUse(m *bursarv1.OverUse) ledger.OverUse {
 		Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(),
 		Policy: ledger.OverUsePolicy(m.GetPolicy()), //nolint:gosec // checked above to be small
 		Since:  r.instant("over_use.since", m.Since), StopTime: r.instant("over_use.stop_time", m.StopTime),
+	}
+}
+
+func (r *reader) incident(m *bursarv1.Incident) ledger.Incident {
+	return ledger.Incident{
+		Kind: ledger.IncidentKind(m.GetKind()), Dimension: m.GetDimension(), Count: m.GetCount(), //nolint:gosec // the caller has checked it
+		First: r.instant("incidents.first_time", m.FirstTime), Last: r.instant("incidents.last_time", m.LastTime),
+		MostUsed: m.GetMostUsed(), Bound: m.GetBound(), Ongoing: m.GetOngoing(),
 	}
 }
 

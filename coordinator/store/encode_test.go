@@ -121,6 +121,9 @@ func set(v reflect.Value) {
 	case ledger.State:
 		v.Set(reflect.ValueOf(ledger.Active))
 		return
+	case ledger.IncidentKind:
+		v.Set(reflect.ValueOf(ledger.IncidentLimitNotHeld))
+		return
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))
 		return

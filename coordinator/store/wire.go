@@ -137,8 +137,25 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(at)
 	}
 	w.text(1010, a.ActingUser())
+	for i := range a.Incidents {
+		w.incident(&a.Incidents[i])
+	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
+}
+
+// incident writes a bursar.v1.Incident.
+func (w *wire) incident(i *ledger.Incident) {
+	at := w.open(1030)
+	w.number(1, uint64(i.Kind)) // the numbers are the same, a test holds it
+	w.text(2, i.Dimension)
+	w.integer(3, i.Count)
+	w.instant(4, i.First)
+	w.instant(5, i.Last)
+	w.integer(6, i.MostUsed)
+	w.integer(7, i.Bound)
+	w.flag(8, i.Ongoing)
+	w.close(at)
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

@@ -76,6 +76,12 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 			Caller: c.Caller, RequestId: c.RequestID, ActingUser: c.ActingUser(),
 		}
 	}
+	for _, i := range a.Incidents {
+		additions.Incidents = append(additions.Incidents, &bursarv1.Incident{
+			Kind: bursarv1.IncidentKind(i.Kind), Dimension: i.Dimension, Count: i.Count, FirstTime: asTimestamp(i.First), LastTime: asTimestamp(i.Last),
+			MostUsed: i.MostUsed, Bound: i.Bound, Ongoing: i.Ongoing,
+		})
+	}
 	if more, err := (proto.MarshalOptions{Deterministic: true}).Marshal(additions); err == nil {
 		record.Allocation.Requested.ProtoReflect().SetUnknown(more)
 	}

@@ -105,6 +105,13 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 			StopTime: instant(t, "stop"),
 		})
 	}
+	for range rapid.IntRange(0, 2).Draw(t, "incidents") {
+		a.Incidents = append(a.Incidents, ledger.Incident{
+			Kind:      ledger.IncidentKind(rapid.Uint8Range(1, uint8(ledger.IncidentLimitNotHeld)).Draw(t, "kind")),
+			Dimension: text(t, "of dimension"), Count: rapid.Int64().Draw(t, "count"), First: instant(t, "first"), Last: instant(t, "last"),
+			MostUsed: rapid.Int64().Draw(t, "most"), Bound: rapid.Int64().Draw(t, "bound"), Ongoing: rapid.Bool().Draw(t, "ongoing"),
+		})
+	}
 	if rapid.Bool().Draw(t, "has claims") {
 		a.Claimed = &ledger.Claim{
 			Caller: rapid.SampledFrom(callers).Draw(t, "claimed caller"), RequestID: rapid.SampledFrom(requests).Draw(t, "claimed request"),

@@ -93,6 +93,62 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// IncidentKind is what happened.
+type IncidentKind int32
+
+const (
+	IncidentKind_INCIDENT_KIND_UNSPECIFIED IncidentKind = 0
+	// The kernel killed the engine, or one of its processes, for lack of memory. Each process counts.
+	IncidentKind_INCIDENT_KIND_MEMORY_KILL IncidentKind = 1
+	// It used more than it was entitled to: see OverUse.
+	IncidentKind_INCIDENT_KIND_OVER_USE IncidentKind = 2
+	// Its cgroup was to have a limit, and the kernel did not hold the engine to that limit.
+	IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD IncidentKind = 3
+)
+
+// Enum value maps for IncidentKind.
+var (
+	IncidentKind_name = map[int32]string{
+		0: "INCIDENT_KIND_UNSPECIFIED",
+		1: "INCIDENT_KIND_MEMORY_KILL",
+		2: "INCIDENT_KIND_OVER_USE",
+		3: "INCIDENT_KIND_LIMIT_NOT_HELD",
+	}
+	IncidentKind_value = map[string]int32{
+		"INCIDENT_KIND_UNSPECIFIED":    0,
+		"INCIDENT_KIND_MEMORY_KILL":    1,
+		"INCIDENT_KIND_OVER_USE":       2,
+		"INCIDENT_KIND_LIMIT_NOT_HELD": 3,
+	}
+)
+
+func (x IncidentKind) Enum() *IncidentKind {
+	p := new(IncidentKind)
+	*p = x
+	return p
+}
+
+func (x IncidentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IncidentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (IncidentKind) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x IncidentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IncidentKind.Descriptor instead.
+func (IncidentKind) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
 type OverUsePolicy int32
 
@@ -137,11 +193,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -150,7 +206,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // Verdict is what would happen to the request now.
@@ -197,11 +253,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -210,7 +266,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -286,7 +342,10 @@ type Allocation struct {
 	// not the owner, may act on the allocation. Empty: the label user may.
 	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	// Its caller has released it while its process lived. It counts until the process has ended.
-	Releasing     bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	Releasing bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	// What happened to the engine that its user or an operator should know later: one entry for each
+	// kind and dimension. The host's agent counts, and the entries stay after the engine's end.
+	Incidents     []*Incident `protobuf:"bytes,34,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +611,122 @@ func (x *Allocation) GetReleasing() bool {
 	return false
 }
 
+func (x *Allocation) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+// Incident counts events of one kind in the life of an engine.
+type Incident struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  IncidentKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=bursar.v1.IncidentKind" json:"kind,omitempty"`
+	// "memory" or "cpu".
+	Dimension string `protobuf:"bytes,2,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	// How often it happened. Of a kind that lasts, such as over-use: how often it began.
+	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// When the first one began, and when the last one was last seen.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	LastTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// The most that the engine was seen to use meanwhile, in bytes or thousandths of a core; 0: not
+	// known.
+	MostUsed int64 `protobuf:"varint,6,opt,name=most_used,json=mostUsed,proto3" json:"most_used,omitempty"`
+	// What the engine exceeded, in the same unit: the limit of its cgroup, or for over-use its
+	// entitlement. The last one counts. 0: not known, or the machine's memory had run out.
+	Bound int64 `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"`
+	// The last one goes on, or went on when the engine ended.
+	Ongoing       bool `protobuf:"varint,8,opt,name=ongoing,proto3" json:"ongoing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Incident) GetKind() IncidentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return IncidentKind_INCIDENT_KIND_UNSPECIFIED
+}
+
+func (x *Incident) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *Incident) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *Incident) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *Incident) GetMostUsed() int64 {
+	if x != nil {
+		return x.MostUsed
+	}
+	return 0
+}
+
+func (x *Incident) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *Incident) GetOngoing() bool {
+	if x != nil {
+		return x.Ongoing
+	}
+	return false
+}
+
 // Claim is what an agent says of an engine. Nobody has checked it.
 type Claim struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -568,7 +743,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +755,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +768,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Claim) GetLabels() map[string]string {
@@ -659,7 +834,7 @@ type OverUse struct {
 
 func (x *OverUse) Reset() {
 	*x = OverUse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +846,7 @@ func (x *OverUse) String() string {
 func (*OverUse) ProtoMessage() {}
 
 func (x *OverUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +859,7 @@ func (x *OverUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
 func (*OverUse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OverUse) GetDimension() string {
@@ -729,6 +904,69 @@ func (x *OverUse) GetStopTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// OverUseRule is what a host will do about over-use of one engine. Values that make no sense are cut.
+type OverUseRule struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy OverUsePolicy          `protobuf:"varint,1,opt,name=policy,proto3,enum=bursar.v1.OverUsePolicy" json:"policy,omitempty"`
+	// How much more than its entitlement it may use, in thousandths of that.
+	Tolerance int32 `protobuf:"varint,2,opt,name=tolerance,proto3" json:"tolerance,omitempty"`
+	// Under the policy kill: how long over-use goes on before the engine is stopped.
+	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverUseRule) Reset() {
+	*x = OverUseRule{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverUseRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverUseRule) ProtoMessage() {}
+
+func (x *OverUseRule) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverUseRule.ProtoReflect.Descriptor instead.
+func (*OverUseRule) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OverUseRule) GetPolicy() OverUsePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED
+}
+
+func (x *OverUseRule) GetTolerance() int32 {
+	if x != nil {
+		return x.Tolerance
+	}
+	return 0
+}
+
+func (x *OverUseRule) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // Process identifies an engine's process on its host, across pid reuse.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -750,14 +988,17 @@ type Process struct {
 	Verified bool `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
 	// The host's agent has started it by a Launch: a Release stops it. A coordinator ignores it in a
 	// request that does not come through an agent.
-	Launched      bool `protobuf:"varint,7,opt,name=launched,proto3" json:"launched,omitempty"`
+	Launched bool `protobuf:"varint,7,opt,name=launched,proto3" json:"launched,omitempty"`
+	// The kernel caps the engine at its entitlement because its launcher has asked for that
+	// (ConfirmRequest.limit, LaunchRequest.limit). Only answers of the host's agent have it.
+	Limit         bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1010,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1023,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Process) GetPid() int32 {
@@ -834,6 +1075,13 @@ func (x *Process) GetLaunched() bool {
 	return false
 }
 
+func (x *Process) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 // ExitStatus says how a process ended.
 type ExitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -850,7 +1098,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1110,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1123,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -915,7 +1163,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1175,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1188,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HostWishes) GetId() string {
@@ -998,14 +1246,18 @@ type AllocateRequest struct {
 	// If set, the answer is the waiting allocation, and an Await says when the wait is over. This is no
 	// part of the request. An agent ignores it, and a coordinator that does not know it answers when
 	// the wait is over.
-	Streamed      *StreamedWait `protobuf:"bytes,10,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	Streamed *StreamedWait `protobuf:"bytes,10,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	// The engine will be confirmed or launched with a limit: see ConfirmRequest.limit. If no limit can
+	// hold on this host, the agent refuses at once (FAILED_PRECONDITION) instead of after the wait.
+	// This is no part of the request: a coordinator ignores it.
+	Limit         bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1269,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1282,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -1103,6 +1355,13 @@ func (x *AllocateRequest) GetStreamed() *StreamedWait {
 	return nil
 }
 
+func (x *AllocateRequest) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 // StreamedWait is a wait whose end an Await tells.
 type StreamedWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1118,7 +1377,7 @@ type StreamedWait struct {
 
 func (x *StreamedWait) Reset() {
 	*x = StreamedWait{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1389,7 @@ func (x *StreamedWait) String() string {
 func (*StreamedWait) ProtoMessage() {}
 
 func (x *StreamedWait) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1402,7 @@ func (x *StreamedWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
 func (*StreamedWait) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamedWait) GetStream() string {
@@ -1175,7 +1434,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1446,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1459,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 type AwaitResponse struct {
@@ -1216,7 +1475,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1487,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1500,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AwaitResponse) GetStream() string {
@@ -1268,7 +1527,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1539,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1552,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaveRequest) GetStream() string {
@@ -1318,7 +1577,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1589,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1602,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 type AllocateResponse struct {
@@ -1355,7 +1614,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1626,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1639,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1406,14 +1665,19 @@ type ConfirmRequest struct {
 	ApplicationIds []string `protobuf:"bytes,5,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
 	// For an engine without a pid on the host: how long it lives without a Renew. Unset: as long as
 	// its applications if it has application_ids and an external part, else 24 hours.
-	Lease         *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The agent has the kernel cap the engine's memory and cpu at its entitlement, in a cgroup of its
+	// own, before it answers. FAILED_PRECONDITION: this host cannot do that, and the caller must stop
+	// the engine. A stricter policy of the host stays in force. Only an agent takes it. An older agent
+	// ignores it: the answer then lacks Process.limit.
+	Limit         bool `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1689,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1702,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -1483,6 +1747,13 @@ func (x *ConfirmRequest) GetLease() *durationpb.Duration {
 	return nil
 }
 
+func (x *ConfirmRequest) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 type ConfirmResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -1492,7 +1763,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1775,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1788,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -1542,14 +1813,17 @@ type ReleaseRequest struct {
 	// The host's agent says that no process of the engine lives. A coordinator ignores it in a
 	// request that does not come through the agent of the allocation's host, and an agent sets it
 	// itself, whatever a request says.
-	ProcessEnded  bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	ProcessEnded bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	// What the host's agent has counted: it replaces what a caller says. A coordinator ignores it in a
+	// call that does not come through that agent.
+	Incidents     []*Incident `protobuf:"bytes,64,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1835,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1848,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1619,6 +1893,13 @@ func (x *ReleaseRequest) GetProcessEnded() bool {
 	return false
 }
 
+func (x *ReleaseRequest) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unset if the id is unknown. Active with releasing set if a process of the engine may live.
@@ -1629,7 +1910,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1922,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1935,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -1676,7 +1957,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1969,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1982,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1735,7 +2016,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +2028,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +2041,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1789,7 +2070,7 @@ type AmendRequest struct {
 
 func (x *AmendRequest) Reset() {
 	*x = AmendRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2082,7 @@ func (x *AmendRequest) String() string {
 func (*AmendRequest) ProtoMessage() {}
 
 func (x *AmendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2095,7 @@ func (x *AmendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRequest.ProtoReflect.Descriptor instead.
 func (*AmendRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AmendRequest) GetId() string {
@@ -1862,7 +2143,7 @@ type AmendResponse struct {
 
 func (x *AmendResponse) Reset() {
 	*x = AmendResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2155,7 @@ func (x *AmendResponse) String() string {
 func (*AmendResponse) ProtoMessage() {}
 
 func (x *AmendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2168,7 @@ func (x *AmendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendResponse.ProtoReflect.Descriptor instead.
 func (*AmendResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AmendResponse) GetAllocation() *Allocation {
@@ -1908,7 +2189,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2201,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2214,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1959,7 +2240,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2252,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2265,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -2005,7 +2286,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2298,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2311,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -2048,15 +2329,17 @@ func (x *ResizeRequest) GetEntitled() *Resource {
 }
 
 type ResizeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// If the engine was last seen to use more memory than it is entitled to now, over_use says what
+	// its host does about that, as far as the coordinator knows: an older agent does not report it.
+	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2351,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2364,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -2105,7 +2388,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2400,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2413,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopRequest) GetId() string {
@@ -2170,7 +2453,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2465,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2478,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -2218,7 +2501,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2513,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2526,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -2276,7 +2559,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2571,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2584,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2338,7 +2621,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2633,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2646,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -2450,7 +2733,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2745,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2758,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -2513,7 +2796,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2808,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2821,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2588,7 +2871,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2883,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2896,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2655,7 +2938,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2950,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2963,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2725,7 +3008,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +3020,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +3033,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2827,7 +3110,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\v\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2870,10 +3153,21 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
 	"actingUser\x12\x1c\n" +
-	"\treleasing\x18! \x01(\bR\treleasing\x1a9\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x121\n" +
+	"\tincidents\x18\" \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
+	"\bIncident\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.bursar.v1.IncidentKindR\x04kind\x12%\n" +
+	"\tdimension\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdimension\x12\x1d\n" +
+	"\x05count\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12$\n" +
+	"\tmost_used\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmostUsed\x12\x1d\n" +
+	"\x05bound\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05bound\x12\x18\n" +
+	"\aongoing\x18\b \x01(\bR\aongoing\"\xb4\x02\n" +
 	"\x05Claim\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.bursar.v1.Claim.LabelsEntryR\x06labels\x121\n" +
 	"\trequested\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\trequested\x12/\n" +
@@ -2892,7 +3186,11 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xde\x01\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\x8e\x01\n" +
+	"\vOverUseRule\x120\n" +
+	"\x06policy\x18\x01 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x12\x1c\n" +
+	"\ttolerance\x18\x02 \x01(\x05R\ttolerance\x12/\n" +
+	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xf4\x01\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
@@ -2901,7 +3199,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x15\n" +
 	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x1a\n" +
 	"\bverified\x18\x06 \x01(\bR\bverified\x12\x1a\n" +
-	"\blaunched\x18\a \x01(\bR\blaunchedB\x06\n" +
+	"\blaunched\x18\a \x01(\bR\blaunched\x12\x14\n" +
+	"\x05limit\x18@ \x01(\bR\x05limitB\x06\n" +
 	"\x04_uid\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
@@ -2921,7 +3220,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +
 	"\x14PreferredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xab\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
 	"\x0fAllocateRequest\x121\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x012\b^[!-~]*$R\trequestId\x12\x89\x01\n" +
@@ -2935,7 +3234,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x04host\x18\b \x01(\v2\x15.bursar.v1.HostWishesR\x04host\x12)\n" +
 	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x123\n" +
 	"\bstreamed\x18\n" +
-	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x1a9\n" +
+	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x12\x14\n" +
+	"\x05limit\x18@ \x01(\bR\x05limit\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
@@ -2954,18 +3254,19 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x10AllocateResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xac\x02\n" +
+	"allocation\"\xc2\x02\n" +
 	"\x0eConfirmRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12/\n" +
 	"\bentitled\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12,\n" +
 	"\aprocess\x18\x03 \x01(\v2\x12.bursar.v1.ProcessR\aprocess\x12\"\n" +
 	"\aaddress\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x128\n" +
 	"\x0fapplication_ids\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eapplicationIds\x12B\n" +
-	"\x05lease\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x05lease\"H\n" +
+	"\x05lease\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x05lease\x12\x14\n" +
+	"\x05limit\x18\a \x01(\bR\x05limit\"H\n" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xf0\x01\n" +
+	"allocation\"\xad\x02\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
@@ -2973,7 +3274,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"exitStatus\x12.\n" +
 	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12#\n" +
-	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\"H\n" +
+	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\x12;\n" +
+	"\tincidents\x18@ \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3107,7 +3409,12 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*\x9c\x01\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*\x8a\x01\n" +
+	"\fIncidentKind\x12\x1d\n" +
+	"\x19INCIDENT_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19INCIDENT_KIND_MEMORY_KILL\x10\x01\x12\x1a\n" +
+	"\x16INCIDENT_KIND_OVER_USE\x10\x02\x12 \n" +
+	"\x1cINCIDENT_KIND_LIMIT_NOT_HELD\x10\x03*\x9c\x01\n" +
 	"\rOverUsePolicy\x12\x1f\n" +
 	"\x1bOVER_USE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
@@ -3142,160 +3449,170 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 2: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 3: bursar.v1.Allocation
-	(*Claim)(nil),                          // 4: bursar.v1.Claim
-	(*OverUse)(nil),                        // 5: bursar.v1.OverUse
-	(*Process)(nil),                        // 6: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 7: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 8: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 9: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 10: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 11: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 12: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 13: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 14: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 15: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 16: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 17: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 18: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 19: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 20: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 21: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 22: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 23: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 24: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 25: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 26: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 27: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 28: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 29: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 30: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 31: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 32: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 33: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 34: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 35: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 36: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 37: bursar.v1.ExplainResponse
-	nil,                                    // 38: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 39: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 40: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 41: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 42: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 43: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 44: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 45: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 48: bursar.v1.Shortfall
-	(*Account)(nil),                        // 49: bursar.v1.Account
-	(*HostFilters)(nil),                    // 50: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 51: bursar.v1.AccountName
-	(*Runners)(nil),                        // 52: bursar.v1.Runners
+	(IncidentKind)(0),                      // 1: bursar.v1.IncidentKind
+	(OverUsePolicy)(0),                     // 2: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 3: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 4: bursar.v1.Allocation
+	(*Incident)(nil),                       // 5: bursar.v1.Incident
+	(*Claim)(nil),                          // 6: bursar.v1.Claim
+	(*OverUse)(nil),                        // 7: bursar.v1.OverUse
+	(*OverUseRule)(nil),                    // 8: bursar.v1.OverUseRule
+	(*Process)(nil),                        // 9: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 10: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 11: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 12: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 13: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 14: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 15: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 16: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 17: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 18: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 19: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 20: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 21: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 22: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 23: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 24: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 25: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 26: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 27: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 28: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 29: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 30: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 31: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 32: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 33: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 34: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 35: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 36: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 37: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 38: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 39: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 40: bursar.v1.ExplainResponse
+	nil,                                    // 41: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 42: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 43: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 44: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 45: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 46: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 47: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 48: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 50: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 51: bursar.v1.Shortfall
+	(*Account)(nil),                        // 52: bursar.v1.Account
+	(*HostFilters)(nil),                    // 53: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 54: bursar.v1.AccountName
+	(*Runners)(nil),                        // 55: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	38, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	45, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	45, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	45, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	46, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	46, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	46, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	46, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	46, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	7,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	5,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	45, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	4,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	39, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	45, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	45, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	46, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	1,  // 19: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	46, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	40, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	41, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	42, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	45, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	47, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	47, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	8,  // 27: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	10, // 28: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	3,  // 29: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	6,  // 31: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	47, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 33: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	7,  // 34: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 35: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 36: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 37: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	47, // 38: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	3,  // 39: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 40: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 41: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 42: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 43: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 44: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 45: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 46: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 47: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 48: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	46, // 49: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	46, // 50: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	3,  // 51: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	44, // 52: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 53: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	46, // 54: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 55: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 56: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	48, // 57: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	49, // 58: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	50, // 59: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	51, // 60: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 61: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 62: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	9,  // 63: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	16, // 64: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	18, // 65: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	20, // 66: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	22, // 67: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	24, // 68: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	26, // 69: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	28, // 70: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	30, // 71: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	32, // 72: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	34, // 73: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	36, // 74: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	11, // 75: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	13, // 76: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	15, // 77: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	17, // 78: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	19, // 79: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	21, // 80: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	23, // 81: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	25, // 82: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	27, // 83: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	29, // 84: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	31, // 85: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	33, // 86: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	35, // 87: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	37, // 88: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	12, // 89: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	14, // 90: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	77, // [77:91] is the sub-list for method output_type
-	63, // [63:77] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	41, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	48, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	48, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	48, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	49, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	49, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	49, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	49, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	49, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	9,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	10, // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	7,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	48, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	6,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	5,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
+	1,  // 16: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
+	49, // 17: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
+	49, // 18: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
+	42, // 19: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	48, // 20: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	48, // 21: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	49, // 22: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	2,  // 23: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	49, // 24: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	2,  // 25: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
+	50, // 26: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
+	43, // 27: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	44, // 28: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	45, // 29: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	48, // 30: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	50, // 31: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	50, // 32: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	11, // 33: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	13, // 34: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	4,  // 35: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 36: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	9,  // 37: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	50, // 38: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	4,  // 39: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	10, // 40: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	5,  // 41: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
+	4,  // 42: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 43: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 44: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	50, // 45: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	4,  // 46: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 47: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	4,  // 48: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 49: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	4,  // 50: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 51: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	4,  // 52: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 53: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	46, // 54: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 55: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	49, // 56: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	49, // 57: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	4,  // 58: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	47, // 59: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	4,  // 60: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	49, // 61: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	12, // 62: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	3,  // 63: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	51, // 64: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	52, // 65: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	53, // 66: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	54, // 67: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	4,  // 68: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	55, // 69: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	12, // 70: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	19, // 71: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	21, // 72: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	23, // 73: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	25, // 74: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	27, // 75: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	29, // 76: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	31, // 77: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	33, // 78: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	35, // 79: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	37, // 80: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	39, // 81: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	14, // 82: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	16, // 83: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	18, // 84: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	20, // 85: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	22, // 86: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	24, // 87: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	26, // 88: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	28, // 89: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	30, // 90: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	32, // 91: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	34, // 92: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	36, // 93: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	38, // 94: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	40, // 95: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	15, // 96: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	17, // 97: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	84, // [84:98] is the sub-list for method output_type
+	70, // [70:84] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3305,16 +3622,16 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[4].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[19].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[5].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[6].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   42,
+			NumEnums:      4,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1163,7 +1163,13 @@ type EngineReport struct {
 	MeasuredPeak *Resource `protobuf:"bytes,6,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// Why it could not be stopped, if it was to be; empty: nothing went wrong. In every report of the
 	// engine as long as that is so.
-	StopError     string `protobuf:"bytes,7,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	StopError string `protobuf:"bytes,7,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	// All incidents of the engine so far, in every report. The coordinator keeps the higher count of
+	// its own and the agent's: an agent that has lost its state begins anew.
+	Incidents []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	// What its host does if it uses more than it is entitled to. Unset, as from an older agent: not
+	// known.
+	OverUseRule   *OverUseRule `protobuf:"bytes,64,opt,name=over_use_rule,json=overUseRule,proto3" json:"over_use_rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1247,6 +1253,20 @@ func (x *EngineReport) GetStopError() string {
 	return ""
 }
 
+func (x *EngineReport) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+func (x *EngineReport) GetOverUseRule() *OverUseRule {
+	if x != nil {
+		return x.OverUseRule
+	}
+	return nil
+}
+
 // EngineEnd is the tombstone of an engine whose process ended.
 type EngineEnd struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1257,8 +1277,9 @@ type EngineEnd struct {
 	// Its last lines on standard error. Few callers see them: see Allocation.
 	ErrorOutput string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	// As in EngineReport: what it last used, and the most that it used.
-	Measured      *Resource `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
-	MeasuredPeak  *Resource `protobuf:"bytes,7,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	Measured      *Resource   `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
+	MeasuredPeak  *Resource   `protobuf:"bytes,7,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	Incidents     []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1338,6 +1359,13 @@ func (x *EngineEnd) GetMeasured() *Resource {
 func (x *EngineEnd) GetMeasuredPeak() *Resource {
 	if x != nil {
 		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *EngineEnd) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
 	}
 	return nil
 }
@@ -2496,7 +2524,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xef\x02\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xe8\x03\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2505,7 +2533,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\x128\n" +
 	"\rmeasured_peak\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12'\n" +
 	"\n" +
-	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\"\xdc\x02\n" +
+	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\x12;\n" +
+	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12:\n" +
+	"\rover_use_rule\x18@ \x01(\v2\x16.bursar.v1.OverUseRuleR\voverUseRule\"\x99\x03\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2514,7 +2544,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12.\n" +
 	"\ferror_output\x18\x05 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12/\n" +
 	"\bmeasured\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
-	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\"\xab\x01\n" +
+	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12;\n" +
+	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -2673,7 +2704,9 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),     // 35: google.protobuf.Duration
 	(*Allocation)(nil),              // 36: bursar.v1.Allocation
 	(*OverUse)(nil),                 // 37: bursar.v1.OverUse
-	(*ExitStatus)(nil),              // 38: bursar.v1.ExitStatus
+	(*Incident)(nil),                // 38: bursar.v1.Incident
+	(*OverUseRule)(nil),             // 39: bursar.v1.OverUseRule
+	(*ExitStatus)(nil),              // 40: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
 	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
@@ -2702,49 +2735,52 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	36, // 23: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
 	37, // 24: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
 	34, // 25: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	33, // 26: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	38, // 27: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 28: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 29: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	36, // 30: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 31: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 32: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 33: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 34: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 35: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 36: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 37: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 38: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 39: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	35, // 40: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 41: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 42: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 43: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 44: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 45: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 46: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 47: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 48: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 49: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 50: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 51: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 52: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 53: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 54: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 55: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 56: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 57: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 58: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 59: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 60: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 61: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 62: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 63: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	55, // [55:64] is the sub-list for method output_type
-	46, // [46:55] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	38, // 26: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
+	39, // 27: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
+	33, // 28: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	40, // 29: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 30: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 31: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	38, // 32: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	36, // 33: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 34: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	35, // 35: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 36: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	35, // 37: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 38: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 39: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	31, // 40: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 41: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 42: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	35, // 43: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 44: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 45: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	35, // 46: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 47: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	36, // 48: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 49: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 50: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 51: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 52: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 53: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 54: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 55: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 56: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 57: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 58: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 59: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 60: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 61: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 62: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 63: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 64: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 65: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 66: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	58, // [58:67] is the sub-list for method output_type
+	49, // [49:58] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
