@@ -24,7 +24,8 @@ func (c *cli) runCommand() *cobra.Command {
 granted. It confirms the process, and gives everything back when the process
 ends, for whatever reason. While it waits it shows its place in the queue and
 the reason. It passes signals on and ends with the command's own exit code
-(128+n if signal n ended it). SIGHUP and SIGINT that were ignored when it was
+(128+n if signal n ended it). If something else than the command is the cause,
+such as a lack of memory, it says so, and what to ask for next time. SIGHUP and SIGINT that were ignored when it was
 started, as under nohup or in a script's background, stay ignored for it and the
 command; of other signals a program in Go cannot tell.
 
