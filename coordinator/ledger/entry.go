@@ -27,7 +27,6 @@ type entry struct {
 	host      *host
 	hostIndex int32 // in host.entries
 	bytes     int32 // LiveBytes when it was last recorded; 0 before it is indexed
-	rule      OverUseRule
 	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
 	*waitState // nil: it has never waited, or will never wait again

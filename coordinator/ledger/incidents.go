@@ -49,12 +49,13 @@ func (i *Incident) same(other *Incident) bool {
 // Other changes are kept in memory alone, as measurements are, so that an engine in over-use does
 // not cost a commit with every heartbeat.
 func (l *Ledger) updateIncidents(e *entry, said []Incident) (changed bool) {
-	if len(said) == 0 && len(e.Incidents) == 0 {
+	known := e.Incidents()
+	if len(said) == 0 && len(known) == 0 {
 		return false // nearly always
 	}
-	next, changed := mergeIncidents(l.now, e.Incidents, said)
-	if !slices.Equal(next, e.Incidents) {
-		e.Incidents = next
+	next, changed := mergeIncidents(l.now, known, said)
+	if !slices.Equal(next, known) {
+		e.note(func(n *Notes) { n.Incidents = next })
 	}
 	return changed
 }

@@ -35,8 +35,8 @@ func TestIncidentsStay(t *testing.T) {
 			HostID: "h1", Incarnation: 1, Sequence: sequence, Seen: l.Revision(), Engines: []ledger.EngineReport{{ID: id, Incidents: said}},
 		})
 		must(t, err)
-		if a, _ := l.Get(id); !slices.Equal(a.Incidents, want) {
-			t.Errorf("has %+v; want %+v", a.Incidents, want)
+		if a, _ := l.Get(id); !slices.Equal(a.Incidents(), want) {
+			t.Errorf("has %+v; want %+v", a.Incidents(), want)
 		}
 		if got := len(l.Changes().Transitions); got != transitions {
 			t.Errorf("%+v: %d transitions; want %d", said, got, transitions)
@@ -56,8 +56,8 @@ func TestIncidentsStay(t *testing.T) {
 		HostID: "h1", Incarnation: 1, Sequence: sequence, Ended: []ledger.EngineEnd{{ID: id, Incidents: []ledger.Incident{memoryKills(3, 9, 6)}}},
 	})
 	must(t, err)
-	if a := last(t, l, id); a.State != ledger.Released || !slices.Equal(a.Incidents, []ledger.Incident{memoryKills(3, 9, 6), overUsed(1, false)}) {
-		t.Errorf("it ended as %s, and has %+v", a.State, a.Incidents)
+	if a := last(t, l, id); a.State != ledger.Released || !slices.Equal(a.Incidents(), []ledger.Incident{memoryKills(3, 9, 6), overUsed(1, false)}) {
+		t.Errorf("it ended as %s, and has %+v", a.State, a.Incidents())
 	}
 }
 
@@ -65,10 +65,10 @@ func TestAReleaseBringsIncidents(t *testing.T) {
 	l := ready(t)
 	id := reserve(t, l, "alice").ID
 	run(t, l, id)
-	_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id, Incidents: []ledger.Incident{memoryKills(1, 2, 3)}})
+	_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id, HostID: "h1", ProcessEnded: true, Incidents: []ledger.Incident{memoryKills(1, 2, 3)}})
 	must(t, err)
-	if a := last(t, l, id); !slices.Equal(a.Incidents, []ledger.Incident{memoryKills(1, 2, 3)}) {
-		t.Errorf("has %+v", a.Incidents)
+	if a := last(t, l, id); !slices.Equal(a.Incidents(), []ledger.Incident{memoryKills(1, 2, 3)}) {
+		t.Errorf("has %+v", a.Incidents())
 	}
 }
 
@@ -82,8 +82,8 @@ func TestAnAdoptedEngineHasItsIncidents(t *testing.T) {
 		HostID: "h1", Incarnation: 1, Sequence: 2, Full: true, Engines: []ledger.EngineReport{{ID: id, Grant: &a, Incidents: []ledger.Incident{memoryKills(1, 2, 3)}}},
 	})
 	must(t, err)
-	if a, known := other.Get(id); !known || !slices.Equal(a.Incidents, []ledger.Incident{memoryKills(1, 2, 3)}) {
-		t.Errorf("has %+v", a.Incidents)
+	if a, known := other.Get(id); !known || !slices.Equal(a.Incidents(), []ledger.Incident{memoryKills(1, 2, 3)}) {
+		t.Errorf("has %+v", a.Incidents())
 	}
 }
 
@@ -110,10 +110,10 @@ func TestIncidentsOfAHostileAgentAreBounded(t *testing.T) {
 			})
 			must(t, err)
 			a, _ := l.Get(id)
-			if len(a.Incidents) > 6 {
-				r.Fatalf("%d incidents", len(a.Incidents))
+			if len(a.Incidents()) > 6 {
+				r.Fatalf("%d incidents", len(a.Incidents()))
 			}
-			for _, i := range a.Incidents {
+			for _, i := range a.Incidents() {
 				key := [2]string{string('0' + rune(i.Kind)), i.Dimension}
 				if i.Count < max(1, before[key]) || i.Count > 1<<53-1 || i.First > i.Last || i.First < 0 || i.Last > start ||
 					i.MostUsed < 0 || i.MostUsed > 1<<53-1 || i.Bound < 0 || i.Bound > 1<<53-1 {

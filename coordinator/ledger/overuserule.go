@@ -37,12 +37,12 @@ func (l *Ledger) ForeseenOverUse(id ID) []OverUse {
 	}
 	known := slices.ContainsFunc(e.OverUse, func(u OverUse) bool { return u.Dimension == resource.Memory })
 	entitled := get(e.Entitled.Vector, resource.Memory)
-	if e.State != Active || known || e.rule.Policy == 0 || !e.rule.exceeded(e.Unreclaimable, entitled) {
+	if e.State != Active || known || e.rule().Policy == 0 || !e.rule().exceeded(e.Unreclaimable, entitled) {
 		return e.OverUse
 	}
-	u := OverUse{Dimension: resource.Memory, Used: e.Unreclaimable, Entitled: entitled, Since: l.now, Policy: e.rule.Policy}
+	u := OverUse{Dimension: resource.Memory, Used: e.Unreclaimable, Entitled: entitled, Since: l.now, Policy: e.rule().Policy}
 	if u.Policy == PolicyKill {
-		u.StopTime = l.now.Add(time.Duration(max(0, e.rule.Grace)) * time.Second)
+		u.StopTime = l.now.Add(time.Duration(max(0, e.rule().Grace)) * time.Second)
 	}
 	return append(slices.Clone(e.OverUse), u)
 }

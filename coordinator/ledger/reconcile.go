@@ -210,14 +210,15 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.ID = r.ID
 	a.HostID, a.HostAddress = h.ID, h.Address
 	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
-	a.StopError = validText(r.StopError)
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable
 	}
 	a.Ended, a.Expires, a.Exit, a.ErrorOutput = 0, 0, nil, ""
 	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report has it
-	a.Incidents, _ = mergeIncidents(l.now, nil, r.Incidents)
+	incidents, _ := mergeIncidents(l.now, nil, r.Incidents)
+	a.Notes = nil
+	a.note(func(n *Notes) { *n = Notes{StopError: validText(r.StopError), Incidents: incidents, Rule: r.Rule} })
 	a.Wishes = nil // it has its host
 	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
 	a.Subordinate = isSubordinate(a.Subordinate, a.Caller)

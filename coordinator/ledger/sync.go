@@ -154,7 +154,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		if end.Exit != nil || !e.Releasing { // otherwise the word of the caller stays
 			e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
 		}
-		e.StopError = ""
+		e.noteStopError("")
 		if !end.Measured.IsUnset() {
 			e.Measured = end.Measured
 		}
@@ -175,16 +175,14 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if e == nil {
 			continue
 		}
-		e.Measured, e.Peak, e.rule = r.Measured, peak(e.Peak, r.Measured, r.Peak), r.Rule
+		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
+		l.noteRule(e, r.Rule)
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
-		stopError := validText(r.StopError)
-		changed := e.State == Active && e.StopError != stopError
-		if changed {
-			e.StopError = stopError
-		}
+		changed := false
 		if e.State == Active {
+			changed = e.noteStopError(validText(r.StopError))
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
 		}

@@ -74,7 +74,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	a.ErrorOutput = more.GetErrorOutput()
 	a.Releasing = more.GetReleasing()
 	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
@@ -92,10 +92,14 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	for _, u := range m.GetOverUse() {
 		a.OverUse = append(a.OverUse, r.overUse(u))
 	}
+	var incidents []ledger.Incident
 	for _, i := range more.GetIncidents() {
 		if bursarv1.IncidentKind_name[int32(i.GetKind())] != "" { // else of a later version
-			a.Incidents = append(a.Incidents, r.incident(i))
+			incidents = append(incidents, r.incident(i))
 		}
+	}
+	if more.GetStopError() != "" || len(incidents) > 0 {
+		a.Notes = &ledger.Notes{StopError: more.GetStopError(), Incidents: incidents}
 	}
 	if w := record.GetWishes(); w != nil {
 		a.Wishes = &ledger.Wishes{

@@ -46,9 +46,9 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("policy %d: want one of the known", policy)}
 		}
 	}
-	for i := range a.Incidents {
-		if kind := a.Incidents[i].Kind; !kind.Known() {
-			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("incident of kind %d: want one of the known", kind)}
+	for _, i := range a.Incidents() {
+		if !i.Kind.Known() {
+			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("incident of kind %d: want one of the known", i.Kind)}
 		}
 	}
 	for _, v := range []*resource.Vector{&a.Measured, &a.Peak} {

@@ -116,7 +116,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.measured(1003, &a.Measured)
 		w.measured(1004, &a.Peak)
 	}
-	w.text(1005, a.StopError)
+	w.text(1005, a.StopError())
 	if c := a.Claimed; c != nil {
 		at := w.open(1006)
 		for i := range c.Labels { // with empty values, as any writer of maps
@@ -137,8 +137,9 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(at)
 	}
 	w.text(1010, a.ActingUser())
-	for i := range a.Incidents {
-		w.incident(&a.Incidents[i])
+	incidents := a.Incidents()
+	for i := range incidents {
+		w.incident(&incidents[i])
 	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)

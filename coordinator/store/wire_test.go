@@ -66,7 +66,7 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError, ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
+	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError(), ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
 	}
@@ -76,7 +76,7 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 			Caller: c.Caller, RequestId: c.RequestID, ActingUser: c.ActingUser(),
 		}
 	}
-	for _, i := range a.Incidents {
+	for _, i := range a.Incidents() {
 		additions.Incidents = append(additions.Incidents, &bursarv1.Incident{
 			Kind: bursarv1.IncidentKind(i.Kind), Dimension: i.Dimension, Count: i.Count, FirstTime: asTimestamp(i.First), LastTime: asTimestamp(i.Last),
 			MostUsed: i.MostUsed, Bound: i.Bound, Ongoing: i.Ongoing,

@@ -88,9 +88,9 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	}
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
-	m.Incidents = incidentMessages(a.Incidents)
+	m.Incidents = incidentMessages(a.Incidents())
 	m.MeasuredPeak = VectorMessage(a.Peak)
-	m.StopError = a.StopError
+	m.StopError = a.StopError()
 	m.Claimed = claimMessage(a.Claimed)
 	m.ActingUser = a.ActingUser()
 	return m
