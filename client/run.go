@@ -60,8 +60,8 @@ type RunOptions struct {
 	// Ended is called after that, before the release; by then its pid may be another's. May be
 	// nil.
 	Ended func(*os.ProcessState)
-	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not hold the
-	// process to it, Run stops the process. Default: none, unless the host's policy sets one.
+	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not hold
+	// the process to it, Run stops the process. Default: none, unless the host's policy sets one.
 	Limit bool
 	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
 	// DefaultGrace.

@@ -116,8 +116,8 @@ func (p Policy) Bound(entitled int64) int64 {
 	return entitled + int64(extra)
 }
 
-// Limited is the policy of an engine whose launcher has asked for a hard cap: the kernel keeps it to
-// its entitlement. What is stricter stays: Kill still stops it.
+// Limited is the policy of an engine whose launcher has asked for a hard cap: the kernel keeps it
+// to its entitlement. What is stricter stays: Kill still stops it.
 func (p Policy) Limited() Policy {
 	if p.Action != Kill {
 		p.Action = Limit

@@ -115,7 +115,8 @@ type entry struct {
 	incidents incidents
 	kept      []*bursarv1.Incident
 	noted     bool
-	// rule is what is done about its over-use, by the last time that it was judged; nil: it was not.
+	// rule is what is done about its over-use, by the last time that it was judged; nil: it was
+	// not.
 	rule *bursarv1.OverUseRule
 	// judged is how often its use was judged since this incarnation knows it.
 	judged int

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// devAgentConfig is the configuration of dev's agent: that of a file, if there is one, with what dev
-// sets itself. The file is one that an agent takes, and is read as strictly. What dev decides must
+// devAgentConfig is the configuration of dev's agent: that of a file, if there is one, with what
+// dev sets itself. The file is one that an agent takes, and is read as strictly. What dev decides must
 // not be in it.
 func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuration, error) {
 	var config agent.Config

@@ -3,11 +3,11 @@ package ledger
 // Notes are what a host's agent says of an engine next to its use. Most engines have none but the
 // rule. They never change: a change makes new ones.
 type Notes struct {
-	// StopError is why the agent could not follow the order to stop the engine, which it goes on to
-	// try; empty: nothing went wrong.
+	// StopError is why the agent could not follow the order to stop the engine, which it goes on
+	// to try; empty: nothing went wrong.
 	StopError string
-	// Incidents are what its agent has counted in its life, by kind and dimension. There is one entry
-	// for each.
+	// Incidents are what its agent has counted in its life, by kind and dimension. There is one
+	// entry for each.
 	Incidents []Incident
 	// Rule is what the host does about over-use. It is not stored.
 	Rule OverUseRule

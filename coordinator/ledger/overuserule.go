@@ -28,8 +28,8 @@ func (r OverUseRule) exceeded(used, entitled int64) bool {
 }
 
 // ForeseenOverUse returns the over-use of an active allocation as its host's agent will find it,
-// after a Resize: the next measurement may be some seconds away. The over-use that is known stays as
-// it is. Only that of memory is foreseen, by what the engine was last seen to use.
+// after a Resize: the next measurement may be some seconds away. The over-use that is known stays
+// as it is. Only that of memory is foreseen, by what the engine was last seen to use.
 func (l *Ledger) ForeseenOverUse(id ID) []OverUse {
 	e := l.entry(id)
 	if e == nil {
