@@ -62,15 +62,21 @@ func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	if engine.kills == 0 && (known || keepers) {
 		c.countOnce(e.ID) // else it was counted in its cgroup
 	}
+	return outOfMemory(exit, known), lack
+}
+
+// outOfMemory is an exit status that says so. If it was not known, and the engine itself was
+// killed, that was by SIGKILL.
+func outOfMemory(exit *bursarv1.ExitStatus, killed bool) *bursarv1.ExitStatus {
 	exit = proto.CloneOf(exit)
 	if exit == nil {
 		exit = &bursarv1.ExitStatus{}
-		if known {
+		if killed {
 			exit.Signal = int32(syscall.SIGKILL)
 		}
 	}
 	exit.OutOfMemory = true
-	return exit, lack
+	return exit
 }
 
 // killedBefore says how many processes of an engine the kernel has killed for lack of memory

@@ -25,9 +25,9 @@ const (
 )
 
 // measured has the tracker judge one engine that uses so many MiB at a second after the start.
-func measured(k *tracker.Tracker, second int, memory int64) []*bursarv1.EngineEnd {
+func measured(k *tracker.Tracker, second int, memory int64) {
 	at := start.Add(time.Duration(second) * time.Second)
-	return k.Measure(at, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{uses("a", 42, memory, memory)}})
+	k.Measure(at, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{uses("a", 42, memory, memory)}})
 }
 
 func ends(k *tracker.Tracker, second int) []*bursarv1.EngineEnd {

@@ -106,13 +106,18 @@ out.`,
 				if client.Precondition(err) && isActive(ctx, cl, id) {
 					return nil, &exitError{exitData, err} // its engine must not be stopped
 				}
-				if err == nil && f.limit && !res.GetAllocation().GetProcess().GetLimit() {
-					return nil, client.ErrNoLimit
-				}
-				return res.GetAllocation(), withoutWait(err)
+				return f.checkLimit(res.GetAllocation(), withoutWait(err))
 			}))
 	}
 	return cmd
+}
+
+// checkLimit returns an error if the limit that was asked for is not there.
+func (f *confirmFlags) checkLimit(a *bursarv1.Allocation, err error) (*bursarv1.Allocation, error) {
+	if err == nil && f.limit && !a.GetProcess().GetLimit() {
+		return nil, client.ErrNoLimit
+	}
+	return a, err
 }
 
 // confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,

@@ -77,19 +77,19 @@ func mergeIncidents(now Instant, known, said []Incident) (merged []Incident, cha
 		merged[i].Ongoing = false
 	}
 	for i := range said {
-		new, ok := said[i].clean(now)
+		more, ok := said[i].clean(now)
 		if !ok {
 			continue
 		}
-		at := slices.IndexFunc(merged, func(m Incident) bool { return m.same(&new) })
+		at := slices.IndexFunc(merged, func(m Incident) bool { return m.same(&more) })
 		if at < 0 {
-			merged = append(merged, new)
+			merged = append(merged, more)
 			continue
 		}
 		m := &merged[at]
-		m.Count, m.MostUsed = max(m.Count, new.Count), max(m.MostUsed, new.MostUsed)
-		m.First, m.Last = min(m.First, new.First), max(m.Last, new.Last)
-		m.Bound, m.Ongoing = cmp.Or(new.Bound, m.Bound), m.Ongoing || new.Ongoing
+		m.Count, m.MostUsed = max(m.Count, more.Count), max(m.MostUsed, more.MostUsed)
+		m.First, m.Last = min(m.First, more.First), max(m.Last, more.Last)
+		m.Bound, m.Ongoing = cmp.Or(more.Bound, m.Bound), m.Ongoing || more.Ongoing
 	}
 	slices.SortFunc(merged, func(a, b Incident) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Dimension, b.Dimension))

@@ -16,8 +16,8 @@ func memoryKills(count int64, most, bound int64) ledger.Incident {
 	return ledger.Incident{Kind: ledger.IncidentMemoryKill, Dimension: resource.Memory, Count: count, First: start, Last: start, MostUsed: most, Bound: bound}
 }
 
-func overUsed(count int64, ongoing bool) ledger.Incident {
-	return ledger.Incident{Kind: ledger.IncidentOverUse, Dimension: resource.Memory, Count: count, First: start, Last: start, MostUsed: 9, Bound: 4, Ongoing: ongoing}
+func overUsed(ongoing bool) ledger.Incident {
+	return ledger.Incident{Kind: ledger.IncidentOverUse, Dimension: resource.Memory, Count: 1, First: start, Last: start, MostUsed: 9, Bound: 4, Ongoing: ongoing}
 }
 
 // A new count is a transition, as are the begin and the end of an over-use. The rest is kept
@@ -43,20 +43,20 @@ func TestIncidentsStay(t *testing.T) {
 		}
 	}
 	says(0, nil)
-	says(1, []ledger.Incident{overUsed(1, true)}, overUsed(1, true))
-	says(0, []ledger.Incident{overUsed(1, true)}, overUsed(1, true))
-	says(1, []ledger.Incident{overUsed(1, false)}, overUsed(1, false))
-	says(1, []ledger.Incident{memoryKills(2, 7, 8), overUsed(1, false)}, memoryKills(2, 7, 8), overUsed(1, false))
-	says(0, []ledger.Incident{memoryKills(2, 9, 8), overUsed(1, false)}, memoryKills(2, 9, 8), overUsed(1, false))
+	says(1, []ledger.Incident{overUsed(true)}, overUsed(true))
+	says(0, []ledger.Incident{overUsed(true)}, overUsed(true))
+	says(1, []ledger.Incident{overUsed(false)}, overUsed(false))
+	says(1, []ledger.Incident{memoryKills(2, 7, 8), overUsed(false)}, memoryKills(2, 7, 8), overUsed(false))
+	says(0, []ledger.Incident{memoryKills(2, 9, 8), overUsed(false)}, memoryKills(2, 9, 8), overUsed(false))
 	// An agent that has lost its state counts from 1 again, and an older one says nothing.
-	says(0, []ledger.Incident{memoryKills(2, 9, 6), overUsed(1, false)}, memoryKills(1, 1, 6))
-	says(0, []ledger.Incident{memoryKills(2, 9, 6), overUsed(1, false)})
+	says(0, []ledger.Incident{memoryKills(2, 9, 6), overUsed(false)}, memoryKills(1, 1, 6))
+	says(0, []ledger.Incident{memoryKills(2, 9, 6), overUsed(false)})
 	sequence++
 	_, err := l.Sync(start, ledger.SyncCommand{
 		HostID: "h1", Incarnation: 1, Sequence: sequence, Ended: []ledger.EngineEnd{{ID: id, Incidents: []ledger.Incident{memoryKills(3, 9, 6)}}},
 	})
 	must(t, err)
-	if a := last(t, l, id); a.State != ledger.Released || !slices.Equal(a.Incidents(), []ledger.Incident{memoryKills(3, 9, 6), overUsed(1, false)}) {
+	if a := last(t, l, id); a.State != ledger.Released || !slices.Equal(a.Incidents(), []ledger.Incident{memoryKills(3, 9, 6), overUsed(false)}) {
 		t.Errorf("it ended as %s, and has %+v", a.State, a.Incidents())
 	}
 }

@@ -22,7 +22,7 @@ func (r OverUseRule) exceeded(used, entitled int64) bool {
 		return false
 	}
 	// used - entitled > entitled * tolerance / 1000, in 128 bits
-	overHigh, overLow := bits.Mul64(uint64(used-entitled), 1000)
+	overHigh, overLow := bits.Mul64(uint64(max(0, used-entitled)), 1000)
 	high, low := bits.Mul64(uint64(entitled), uint64(max(0, r.Tolerance)))
 	return overHigh > high || overHigh == high && overLow > low
 }

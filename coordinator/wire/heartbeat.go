@@ -198,7 +198,7 @@ func overUseRuleFrom(m *bursarv1.OverUseRule) ledger.OverUseRule {
 	}
 	return ledger.OverUseRule{
 		Policy: ledger.OverUsePolicy(policy), Tolerance: min(max(0, m.GetTolerance()), most),
-		Grace: int32(min(max(0, m.GetGrace().GetSeconds()), most)), //nolint:gosec // small
+		Grace: int32(min(max(0, m.GetGrace().GetSeconds()), most)),
 	}
 }
 
