@@ -32,7 +32,10 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		caller, confirms = callerProcess(ctx)
 	}
-	request.Streamed = nil // the request is this call's alone
+	if err := a.canLimit(ctx, request.GetLimit()); err != nil {
+		return nil, err
+	}
+	request.Streamed, request.Limit = nil, false // the request is this call's alone
 	if request.Host == nil {
 		request.Host = &bursarv1.HostWishes{}
 	}

@@ -42,6 +42,9 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		request = proto.CloneOf(request)
 		request.Process = completed
 	}
+	if request.GetProcess() == nil && request.GetLimit() {
+		return nil, invalid("limit", "true", "process.pid next to it: the kernel limits processes of this host")
+	}
 	if err := a.mayConfirm(request.GetId()); err != nil {
 		return nil, err
 	}
@@ -49,11 +52,16 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, err
 	}
 	if request.GetProcess().GetPid() != 0 {
+		a.keepLimit(request)
 		done, other := a.claimAndShow(request.GetId(), request.GetProcess())
 		if other != "" {
 			return nil, notThere(number, "a process that is not yet the engine of another allocation; it is that of "+other)
 		}
 		defer done()
+		if err := a.hold(ctx, request); err != nil {
+			a.forgetRefused(request.GetId())
+			return nil, err
+		}
 	}
 	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
 	if err != nil {
@@ -67,7 +75,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
 	}
 	a.measureIn(settleTime)
-	return &bursarv1.ConfirmResponse{Allocation: unsealed(answer.msg.GetAllocation())}, nil
+	return &bursarv1.ConfirmResponse{Allocation: a.limited(unsealed(answer.msg.GetAllocation()))}, nil
 }
 
 // unsealed is an allocation without its seal, which is between the agent and the coordinators.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 
@@ -25,6 +26,8 @@ type playedCgroups struct {
 	held int64
 	// guarded by mu; how often an engine that is launched gets no limits
 	refuses int
+	// guarded by mu; the kernel has no limit although it took one
+	forgets bool
 }
 
 func (p *playedCgroups) Name() string { return "played" }
@@ -75,7 +78,11 @@ func (p *playedCgroups) Facts(_ context.Context, id string) (cgroup.Facts, error
 	if _, known := p.limits[id]; !known {
 		return cgroup.Facts{}, cgroup.ErrNone
 	}
-	return cgroup.Facts{OOMKills: p.kills[id], Empty: p.empty[id]}, nil
+	most := p.limits[id].MemoryMax
+	if p.forgets {
+		most = 0
+	}
+	return cgroup.Facts{OOMKills: p.kills[id], Empty: p.empty[id], MemoryMax: most, AtLimit: most > 0 && p.kills[id] > 0}, nil
 }
 
 func (p *playedCgroups) Find(context.Context) (list []cgroup.Found, err error) {
@@ -129,6 +136,8 @@ func inPlayed(s *subject) *playedCgroups {
 	return p
 }
 
+const memoryKills = bursarv1.IncidentKind_INCIDENT_KIND_MEMORY_KILL
+
 const killsCounted = "bursar_agent_out_of_memory_kills_total"
 
 func TestLimitThatIsRaisedDoesNotWaitForOneThatCouldNotBeSet(t *testing.T) {
@@ -144,6 +153,11 @@ func TestLimitThatIsRaisedDoesNotWaitForOneThatCouldNotBeSet(t *testing.T) {
 	until(t, "it is tried", func() bool { return s.metric("bursar_agent_cgroup_failures_total") == "1" })
 	s.resize(a.GetId(), 80)
 	until(t, "the engine may use what it is entitled to", func() bool { return played.memoryMax(a.GetId()) == 80*mib })
+	until(t, "the coordinator knows of the limit that did not hold", func() bool {
+		got := s.coordinator.awaitState(a.GetId(), active).GetIncidents()
+		return len(got) == 1 && got[0].GetKind() == bursarv1.IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD && got[0].GetCount() == 1 &&
+			got[0].GetBound() == 20*mib && !got[0].GetOngoing()
+	})
 }
 
 func TestKillsBeforeARestartAreOld(t *testing.T) {
@@ -162,8 +176,13 @@ func TestKillsBeforeARestartAreOld(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if end := s.coordinator.awaitState(a.GetId(), released); end.GetExitStatus().GetOutOfMemory() {
+	// its own end was no lack of memory, and one of its processes was killed for that
+	end := s.coordinator.awaitState(a.GetId(), released)
+	if strings.HasPrefix(end.GetReason(), "killed for lack of memory") || !end.GetExitStatus().GetOutOfMemory() {
 		t.Errorf("ended: %q, %v; it was killed by hand", end.GetReason(), end.GetExitStatus())
+	}
+	if got := end.GetIncidents(); len(got) != 1 || got[0].GetKind() != memoryKills || got[0].GetCount() != 1 {
+		t.Errorf("incidents: %v", got)
 	}
 }
 
@@ -202,7 +221,7 @@ func TestEngineThatIsStoppedWasNotKilledForLackOfMemory(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	end := s.coordinator.awaitState(a.GetId(), released)
-	if end.GetExitStatus().GetOutOfMemory() || end.GetReason() != "stopped: enough" {
+	if !end.GetExitStatus().GetOutOfMemory() || end.GetReason() != "stopped: enough" {
 		t.Errorf("ended: %q, %v; it was stopped", end.GetReason(), end.GetExitStatus())
 	}
 }

@@ -314,9 +314,11 @@ func TestEngineThatOutlivesItsKilledProcessesSaysSo(t *testing.T) {
 			if err := os.WriteFile(begin, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if end := s.coordinator.awaitState(r.GetAllocation().GetId(), released); end.GetReason() != want {
+			end := s.coordinator.awaitState(r.GetAllocation().GetId(), released)
+			if end.GetReason() != want || !end.GetExitStatus().GetOutOfMemory() {
 				t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
 			}
+			wantKills(t, end, 1, 120*mib)
 		})
 	}
 }
@@ -341,9 +343,11 @@ func TestEngineInACgroupOfItsStartersSaysThatItsProcessesWereKilled(t *testing.T
 	}
 	_ = cmd.Wait()
 	want := ", after the kernel had killed 1 of its processes for lack of memory: the limit of cgroup " + own
-	if end := s.coordinator.awaitState(a.GetId(), released); !strings.HasSuffix(end.GetReason(), want) {
+	end := s.coordinator.awaitState(a.GetId(), released)
+	if !strings.HasSuffix(end.GetReason(), want) || !end.GetExitStatus().GetOutOfMemory() {
 		t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
 	}
+	wantKills(t, end, 1, 0)
 }
 
 func TestKillByAHandIsNoLackOfMemory(t *testing.T) {

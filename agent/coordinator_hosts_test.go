@@ -57,6 +57,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 				c.put(a, func(a *bursarv1.Allocation) {
 					a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, end.GetReason(), end.GetExitStatus(), end.GetErrorOutput()
 					a.LeaderEnd = end.GetLeaderEnd()
+					a.Incidents = end.GetIncidents()
 				})
 				delete(c.stops, a.GetId())
 			}
@@ -70,6 +71,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 			if a := c.allocations[report.GetAllocationId()]; a.GetState() == active {
 				a = proto.CloneOf(a)
 				a.Measured, a.UnreclaimableBytes, a.LeaderEnd = report.GetMeasured(), report.GetUnreclaimableBytes(), report.GetLeaderEnd()
+				a.Incidents = report.GetIncidents()
 				c.allocations[a.GetId()] = a
 			}
 		}

@@ -293,6 +293,7 @@ func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (
 			return
 		}
 		a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, q.GetReason(), q.GetExitStatus(), q.GetErrorOutput()
+		a.Incidents = q.GetIncidents()
 	})
 	if err != nil {
 		return &bursarv1.ReleaseResponse{}, nil //nolint:nilerr // an unknown id is fine

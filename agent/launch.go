@@ -94,7 +94,7 @@ func (a *Agent) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bu
 	if allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
 		note, err := a.records().Note(allocation.GetId())
 		if err == nil && note.Caller == c.UID {
-			return &bursarv1.LaunchResponse{Allocation: allocation, LogDirectory: note.LogDirectory}, nil
+			return &bursarv1.LaunchResponse{Allocation: a.limited(allocation), LogDirectory: note.LogDirectory}, nil
 		}
 		if err != nil && !errors.Is(err, launch.ErrNone) {
 			return nil, connect.NewError(connect.CodeInternal, err)
@@ -120,7 +120,10 @@ func (a *Agent) launch(
 	if request.GetEntitled() != nil {
 		entitled = request.GetEntitled()
 	}
-	spawner, limits := a.cgroups.Spawner(ctx, allocation.GetLabels(), entitled)
+	if err := a.canLimit(ctx, request.GetLimit()); err != nil {
+		return nil, err
+	}
+	spawner, limits := a.cgroups.Spawner(ctx, allocation.GetLabels(), entitled, request.GetLimit())
 	launcher := launch.Launcher{Spawner: spawner, Keeper: a.settings().Engines.Keeper, Records: a.records(), LogDir: a.settings().Engines.LogDir}
 	var keeper *unconfirmedKeeper
 	launcher.Spawned = func(spawned launch.Spawned) { keeper = a.noteKeeper(id, user.UID, spawned) }
@@ -174,7 +177,7 @@ func (a *Agent) confirmLaunched(
 	case found.StartTime != s.StartTime || found.UID != user.UID:
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d, of uid %d, is not the engine that was started", s.PID, found.UID))
 	}
-	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true, Launched: true}
+	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true, Launched: true, Limit: request.GetLimit()}
 	if keeper, err := a.deps.Meter.Identify(s.Keeper.PID); err == nil {
 		process.ReaperPid, process.ReaperStartTime = &keeper.PID, &keeper.StartTime
 	}
@@ -197,7 +200,7 @@ func (a *Agent) confirmLaunched(
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine runs: %w", err))
 	}
-	return unsealed(answer.msg.GetAllocation()), nil
+	return a.limited(unsealed(answer.msg.GetAllocation())), nil
 }
 
 // launchError returns the error of an engine that was not started, by its cause.
@@ -205,6 +208,9 @@ func (a *Agent) launchError(ctx context.Context, id string, err error) error {
 	if wrong, ok := errors.AsType[*launch.FieldError](err); ok {
 		return withDetail(connect.NewError(connect.CodeInvalidArgument, wrong),
 			&bursarv1.InvalidField{Field: wrong.Field, Value: wrong.Value, Want: wrong.Want})
+	}
+	if isLimitError(err) {
+		return limitError(err)
 	}
 	if ctx.Err() != nil {
 		return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the engine did not start in time: %w", err))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
@@ -86,7 +87,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		// ended by the stop.
 		end.exit.OutOfMemory = end.exit.OutOfMemory || record.OutOfMemory && end.reason == ""
 	}
-	var lack string
+	var lack contain.Lack
 	end.exit, lack = a.cgroups.LackOfMemory(ctx, e, end.exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
@@ -96,11 +97,11 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	}
 	switch {
 	case isLeft && end.exit.GetOutOfMemory():
-		end.reason = spelling.Cut(leftReason+"; "+ExitText(end.exit)+lack, maxReason)
+		end.reason = spelling.Cut(leftReason+"; "+endText(end.exit, lack), maxReason)
 	case isLeft:
-		end.reason = spelling.Cut(leftReason+lack, maxReason)
-	case err == nil || end.exit.GetOutOfMemory() || lack != "":
-		end.reason = spelling.Cut(ExitText(end.exit)+lack, maxReason)
+		end.reason = spelling.Cut(leftReason+lack.Words, maxReason)
+	case err == nil || end.exit.GetOutOfMemory():
+		end.reason = spelling.Cut(endText(end.exit, lack), maxReason)
 	}
 	if err == nil && (!succeeded(end.exit) || record.Last != nil && !succeeded(recordedExit(*record.Last))) {
 		end.errorOutput = lastLines(record.Stderr)
@@ -127,11 +128,20 @@ func lastLines(lines []string) string {
 	return strings.Join(lines[from:], "\n")
 }
 
-// ExitText says how an engine ended, as the reason of its end does.
+// endText says how an engine ended, and what a lack of memory had to do with that.
+func endText(exit *bursarv1.ExitStatus, lack contain.Lack) string {
+	if lack.Killed {
+		return "killed for lack of memory" + lack.Words
+	}
+	if exit.GetSignal() == 0 && exit.Code == nil { //nolint:protogetter // nil says that it is not known
+		exit = nil
+	}
+	return ExitText(exit) + lack.Words
+}
+
+// ExitText says how an engine's process ended, as the reason of its end does.
 func ExitText(exit *bursarv1.ExitStatus) string {
 	switch signal := exit.GetSignal(); {
-	case exit.GetOutOfMemory():
-		return "killed for lack of memory"
 	case signal != 0:
 		return "killed by " + endreason.Signal(signal)
 	case exit == nil:

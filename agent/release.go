@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
@@ -156,19 +157,22 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 		if end.GetExitStatus() != nil {
 			request.ExitStatus = end.GetExitStatus()
 		}
+		request.Incidents = end.GetIncidents()
 		return request
 	}
 	if engine.PID == 0 {
+		request.Incidents = nil // the agent counts, and not its callers
 		return request
 	}
 	reason := a.endReason(id)
 	exit := request.GetExitStatus()
 	if exit != nil {
-		var lack string
-		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
-			reason = ExitText(exit) + lack
+		var lack contain.Lack
+		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && exit.GetOutOfMemory() {
+			reason = endText(exit, lack)
 		}
 	}
+	a.locked(func(t *tracker.Tracker) { request.Incidents = t.Incidents(id) })
 	request.Reason, request.ExitStatus = joinedReasons(reason, request.GetReason()), exit
 	return request
 }

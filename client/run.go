@@ -26,6 +26,10 @@ const (
 	EnvCPUMillis    = "BURSAR_CPU_MILLIS"   // entitled, in thousandths of a core
 )
 
+// ErrNoLimit says that the agent did not set the limit that was asked for: it is of a version that
+// knows of none.
+var ErrNoLimit = errors.New("the agent of this host set no limit: want a newer agent, or a request without a limit")
+
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 10 * time.Second
 
@@ -61,6 +65,9 @@ type RunOptions struct {
 	// so: see ConfirmRequest.reaps. Rest is called after Ended. It returns when none of these
 	// processes is left, and says how they ended. May be nil.
 	Rest func(Ended) Rested
+	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not hold
+	// the process to it, Run stops the process. Default: none, unless the host's policy sets one.
+	Limit bool
 	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
 	// DefaultGrace.
 	Grace time.Duration
@@ -189,7 +196,7 @@ func (r *runner) allocate(ctx context.Context) error {
 	if req == nil {
 		req = &bursarv1.AllocateRequest{}
 	}
-	req.Async, req.ConfirmsProcess = false, true
+	req.Async, req.ConfirmsProcess, req.Limit = false, true, r.opts.Limit
 	if req.GetRequestId() == "" {
 		req.RequestId = NewRequestID()
 	}
@@ -245,11 +252,15 @@ func (r *runner) confirm(ctx context.Context) error {
 		Id:      r.result.Allocation.GetId(),
 		Process: &bursarv1.Process{Pid: int32(pid)}, //nolint:gosec // a pid is below 2^22
 		Reaps:   r.opts.Rest != nil,
+		Limit:   r.opts.Limit,
 	}
 	res, err := r.client.allocations.Confirm(ctx, request)
 	if err != nil && r.opts.Rest != nil && exited(pid) {
 		// It has ended while the agent looked at it. What it has left behind may go on.
 		res, err = r.client.allocations.Confirm(ctx, request)
+	}
+	if err == nil && r.opts.Limit && !res.GetAllocation().GetProcess().GetLimit() {
+		return ErrNoLimit
 	}
 	if err == nil {
 		r.result.Allocation, r.confirmed = res.GetAllocation(), true

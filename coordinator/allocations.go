@@ -116,6 +116,9 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	if err != nil {
 		return nil, err
 	}
+	if req.GetLimit() {
+		return nil, &ledger.FieldError{Field: "limit", Value: "true", Want: "a call to the agent of the engine's host, which sets limits"}
+	}
 	c := ledger.ConfirmCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: wire.DurationFrom(req.GetLease()),
 	}
@@ -158,6 +161,9 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 		ProcessEnded: req.GetProcessEnded(), Force: req.GetForce(),
+	}
+	if actor.Host != "" {
+		c.Incidents = wire.IncidentsFrom(req.GetIncidents())
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
@@ -260,7 +266,13 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 		return nil, wire.InField("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
-	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		a, err := l.Resize(now, c)
+		if err == nil {
+			a.OverUse = l.ForeseenOverUse(id)
+		}
+		return a, err
+	}))
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "a reserved or active one")
 	}

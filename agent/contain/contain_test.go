@@ -93,7 +93,7 @@ func killsCounted(t *testing.T, c *Cgroups) float64 {
 
 func TestAnAgentWithoutCgroupsStartsKeepersItself(t *testing.T) {
 	c := newCgroups(t, None, &left{})
-	if by, limits := c.Spawner(t.Context(), nil, nil); by != c.options.Direct || limits != nil {
+	if by, limits := c.Spawner(t.Context(), nil, nil, false); by != c.options.Direct || limits != nil {
 		t.Errorf("%v, %v", by, limits)
 	}
 	if c.Guarded(t.Context(), "a", "/bursar-engines/a") {
@@ -148,8 +148,8 @@ func TestTheSameKillIsCountedOnce(t *testing.T) {
 	c := newCgroups(t, Auto, &left{})
 	for range 2 {
 		exit, lack := c.LackOfMemory(t.Context(), host.Engine{ID: "a"}, &bursarv1.ExitStatus{Signal: 9})
-		if !exit.GetOutOfMemory() || lack != ": its cgroup's limit of 40MiB" {
-			t.Errorf("%v, %q", exit, lack)
+		if !exit.GetOutOfMemory() || !lack.Killed || lack.Words != ": its cgroup's limit of 40MiB" {
+			t.Errorf("%v, %+v", exit, lack)
 		}
 	}
 	if got := killsCounted(t, c); got != 2 {
@@ -165,17 +165,22 @@ func TestTheSameKillIsCountedOnce(t *testing.T) {
 
 func TestLimitsAreThoseOfThePolicy(t *testing.T) {
 	entitled := &bursarv1.Resource{MemoryBytes: new(int64(100 << 20)), CpuMillis: new(int64(1500))}
+	all := cgroup.Limits{MemoryMax: 100 << 20, CPUMillis: 1500, CPUWeight: 150}
 	for name, test := range map[string]struct {
 		policy   policy.Policy
+		limit    bool // its launcher has asked for one
 		entitled *bursarv1.Resource
 		want     cgroup.Limits
 	}{
-		"observed":         {policy.Policy{}, entitled, cgroup.Limits{CPUWeight: 150}},
-		"limited":          {policy.Policy{Action: policy.Limit}, entitled, cgroup.Limits{MemoryMax: 100 << 20, CPUMillis: 1500, CPUWeight: 150}},
-		"the least weight": {policy.Policy{}, &bursarv1.Resource{CpuMillis: new(int64(1))}, cgroup.Limits{CPUWeight: 1}},
-		"nothing":          {policy.Policy{}, nil, cgroup.Limits{}},
+		"observed":         {policy.Policy{}, false, entitled, cgroup.Limits{CPUWeight: 150}},
+		"limited":          {policy.Policy{Action: policy.Limit}, false, entitled, all},
+		"by its launcher":  {policy.Policy{Action: policy.Warn, Tolerance: 100}, true, entitled, all},
+		"by both":          {policy.Policy{Action: policy.Limit, Tolerance: 100}, true, entitled, all},
+		"and killed":       {policy.Policy{Action: policy.Kill, Tolerance: 100}, true, entitled, all},
+		"the least weight": {policy.Policy{}, false, &bursarv1.Resource{CpuMillis: new(int64(1))}, cgroup.Limits{CPUWeight: 1}},
+		"nothing":          {policy.Policy{}, false, nil, cgroup.Limits{}},
 	} {
-		if got := limitsOf(test.policy, test.entitled); got != test.want {
+		if got := limitsOf(test.policy, test.limit, test.entitled); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

@@ -36,23 +36,30 @@ func (c *Cgroups) desiredOf(all bool, ids map[string]bool) map[string]desired {
 			if !e.Identified || e.Process.GetStartTime() == 0 {
 				continue
 			}
-			p := policies.For(grant.GetLabels())
-			// A cgroup that its launcher has given it is as good, but limits are only set on one
-			// of ours.
-			given := e.Process.GetCgroup() != "" && p.Action != policy.Limit
-			own := p.Cgroup
-			if given {
-				own = policy.CgroupNever
-			}
-			list[e.ID] = desired{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
+			list[e.ID] = desiredFor(policies.For(grant.GetLabels()), e.Process, grant.GetEntitled())
 		}
 	})
 	return list
 }
 
-// limitsOf are the limits of an engine: those of its entitlement if its policy is to limit it,
-// else only its share of busy processors.
-func limitsOf(p policy.Policy, entitled *bursarv1.Resource) cgroup.Limits {
+// desiredFor is what an engine shall have under a policy.
+func desiredFor(p policy.Policy, process *bursarv1.Process, entitled *bursarv1.Resource) desired {
+	limit := process.GetLimit()
+	if limit {
+		p = p.Limited()
+	}
+	// A cgroup that its launcher has given it is as good, but limits are only set on one of ours.
+	own := p.Cgroup
+	if given := process.GetCgroup() != "" && p.Action != policy.Limit && !limit; given {
+		own = policy.CgroupNever
+	}
+	return desired{process: process, limits: limitsOf(p, limit, entitled), own: own}
+}
+
+// limitsOf are the limits of an engine: those of its entitlement if its policy is to limit it, or
+// its launcher has asked for that, otherwise only its share of busy processors. What a launcher has
+// asked for has no tolerance.
+func limitsOf(p policy.Policy, limit bool, entitled *bursarv1.Resource) cgroup.Limits {
 	const (
 		millisPerWeight = 10 // a weight of 100, which is the kernel's default, stands for a core
 		leastWeight     = 1
@@ -62,12 +69,16 @@ func limitsOf(p policy.Policy, entitled *bursarv1.Resource) cgroup.Limits {
 	if millis := entitled.GetCpuMillis(); millis > 0 {
 		limits.CPUWeight = min(max(millis/millisPerWeight, leastWeight), mostWeight)
 	}
-	if p.Action != policy.Limit {
+	if p.Action != policy.Limit && !limit {
 		return limits
 	}
 	limits.CPUMillis = max(0, entitled.GetCpuMillis())
 	const beyond = 1 << 60 // no kernel takes more
-	if bound := p.Bound(entitled.GetMemoryBytes()); bound < beyond {
+	bound := p.Bound(entitled.GetMemoryBytes())
+	if limit {
+		bound = max(0, entitled.GetMemoryBytes())
+	}
+	if bound < beyond {
 		limits.MemoryMax = bound
 	}
 	return limits

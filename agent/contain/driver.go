@@ -77,21 +77,28 @@ func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 }
 
 // Spawner says who starts the keeper of an engine with these labels, and with which limits of a
-// cgroup of its own; nil: it gets none.
-func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitled *bursarv1.Resource) (launch.Spawner, *cgroup.Limits) {
+// cgroup of its own; nil: it gets none. If its launcher has asked for a limit, the keeper does not
+// start without, and the error of that is a *NoLimitError.
+func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitled *bursarv1.Resource, limit bool) (launch.Spawner, *cgroup.Limits) {
 	driver := c.open(ctx)
 	if driver == nil {
 		return c.options.Direct, nil
 	}
-	limits := limitsOf(c.options.Settings().Policies.For(labels), entitled)
-	return spawner{cgroups: c, driver: driver, direct: c.options.Direct}, &limits
+	p := c.options.Settings().Policies.For(labels)
+	if limit {
+		p = p.Limited()
+	}
+	limits := limitsOf(p, limit, entitled)
+	return spawner{cgroups: c, driver: driver, direct: c.options.Direct, limit: limit}, &limits
 }
 
-// spawner starts keepers in cgroups of their own; if that does not work, without.
+// spawner starts keepers in cgroups of their own; if that does not work, without, unless limit says
+// that they need one.
 type spawner struct {
 	cgroups *Cgroups
 	driver  cgroup.Driver
 	direct  *launch.Direct
+	limit   bool
 }
 
 // enterer is a driver that can give a cgroup to a child of this process that has done nothing yet.
@@ -162,6 +169,18 @@ func (c *Cgroups) isOurs(id, path string) bool {
 
 // Spawn is that of launch.Spawner.
 func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
+	spawned, err := s.spawn(ctx, q)
+	if err != nil || !s.limit {
+		return spawned, err
+	}
+	if err := s.cgroups.confirmLimit(ctx, s.driver, q.ID, *q.Limits); err != nil {
+		// Its keeper waits for its spec, and ends when nobody sends one.
+		return launch.Spawned{}, err
+	}
+	return spawned, nil
+}
+
+func (s spawner) spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
 	limits := *q.Limits
 	if units, ok := s.driver.(*unit.Units); ok {
 		spawned, err := launch.ByUnit{Units: units}.Spawn(ctx, q)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // killedSince reports whether the kernel may have ended a process for lack of memory since the
@@ -19,8 +20,10 @@ func (c *Cgroups) killedSince() bool {
 }
 
 // count notes the processes that the kernel has killed. If the engine survived kills before this
-// incarnation, an earlier one has counted these.
+// incarnation, an earlier one has counted these, as far as it has seen and stored them.
 func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
+	var stored int64
+	c.options.Locked(func(t *tracker.Tracker) { stored = t.MemoryKills(id) })
 	c.mu.Lock()
 	e := c.engines[id]
 	if e != nil && e.inherited && !ended {
@@ -29,7 +32,7 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 			c.mu.Unlock()
 			return
 		}
-		e.kills = facts.OOMKills
+		e.kills = min(facts.OOMKills, stored)
 	}
 	if e != nil {
 		e.inherited = false
@@ -43,6 +46,11 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.firstCountLocked(id, e.killed)
 	c.mu.Unlock()
 	c.kills.Add(float64(more))
+	limit := facts.MemoryMax
+	if !facts.AtLimit {
+		limit = 0
+	}
+	c.tell(id, more, limit)
 	c.log.Warn("the kernel has killed processes of an engine for lack of memory", "allocation_id", id, "killed", more,
 		"at_limit", facts.AtLimit, "limit_bytes", facts.MemoryMax)
 }
@@ -51,9 +59,37 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 // was counted already: its launcher and the agent may see at the same time that it has ended.
 func (c *Cgroups) countOnce(id string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.firstCountLocked(id, time.Now()) {
+	first := c.firstCountLocked(id, time.Now())
+	c.mu.Unlock()
+	if first {
 		c.kills.Inc()
+		c.tell(id, 1, 0)
+	}
+}
+
+// tell has kills counted as incidents of the engine. limit is as in tracker.MemoryKilled.
+func (c *Cgroups) tell(id string, kills, limit int64) {
+	c.options.Locked(func(t *tracker.Tracker) { t.MemoryKilled(id, time.Now(), kills, limit) })
+	c.options.ScheduleSave()
+}
+
+// countLogged counts the kills in a cgroup that an engine's starter has made, of which only the
+// kernel's log tells.
+func (c *Cgroups) countLogged(id string, process *bursarv1.Process) {
+	if c.kernelLog == nil || process.GetCgroup() == "" || c.isOurs(id, process.GetCgroup()) {
+		return
+	}
+	_, kills := c.kernelLog.AtLimitOf(process.GetCgroup(), afterBoot(process.GetStartTime()))
+	c.tellAll(id, kills)
+}
+
+// tellAll has kills counted that the kernel's log has, as far as they were not.
+func (c *Cgroups) tellAll(id string, kills int64) {
+	var more int64
+	c.options.Locked(func(t *tracker.Tracker) { more = kills - t.MemoryKills(id) })
+	if more > 0 {
+		c.kills.Add(float64(more))
+		c.tell(id, more, 0)
 	}
 }
 

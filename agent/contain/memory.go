@@ -26,11 +26,19 @@ const (
 	maxName = 500
 )
 
-// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far
-// as that can be known. The text belongs behind the words that say how it ended. It says whose
-// memory was short, or if the engine ended otherwise, how many of its processes were killed
-// before; "" if there is nothing to say.
-func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
+// Lack says what a lack of memory had to do with the end of an engine.
+type Lack struct {
+	// Killed: the engine itself was killed, and not only processes of it.
+	Killed bool
+	// Words belong behind those that say how the engine ended. They say whose memory was short, or
+	// if the engine ended otherwise, how many of its processes were killed before; "" if there is
+	// nothing to say.
+	Words string
+}
+
+// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, or
+// processes of it were, as far as that can be known. It counts those that were not counted.
+func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, Lack) {
 	c.findOnce(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
@@ -39,19 +47,36 @@ func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	// the way in which the engine ended must fit, and must not have been a stop.
 	stopped := c.options.Stopped(e.ID)
 	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
-	known := exit.GetOutOfMemory() || (exit == nil || ended) && logged || fresh && ended
-	if !known {
-		return exit, c.killedBefore(e, engine, facts)
+	// The keeper of an engine in a container knows of one of its processes, and not of which.
+	keepers := exit.GetOutOfMemory()
+	known := keepers && ended || (exit == nil || ended) && logged || fresh && ended
+	lack := Lack{Killed: known}
+	if known {
+		lack.Words = whoseMemory(kill, logged, engine.path, facts)
+	} else if lack.Words = c.killedBefore(e, engine, facts); lack.Words == "" && keepers {
+		lack.Words = ", after the kernel had killed one of its processes for lack of memory"
 	}
-	if !contained {
-		c.countOnce(e.ID) // else it was counted there
+	if !known && lack.Words == "" {
+		return exit, lack
 	}
+	if engine.kills == 0 && (known || keepers) {
+		c.countOnce(e.ID) // else it was counted in its cgroup
+	}
+	return outOfMemory(exit, known), lack
+}
+
+// outOfMemory is an exit status that says so. If it was not known, and the engine itself was
+// killed, that was by SIGKILL.
+func outOfMemory(exit *bursarv1.ExitStatus, killed bool) *bursarv1.ExitStatus {
 	exit = proto.CloneOf(exit)
 	if exit == nil {
-		exit = &bursarv1.ExitStatus{Signal: int32(syscall.SIGKILL)}
+		exit = &bursarv1.ExitStatus{}
+		if killed {
+			exit.Signal = int32(syscall.SIGKILL)
+		}
 	}
 	exit.OutOfMemory = true
-	return exit, whoseMemory(kill, logged, engine.path, facts)
+	return exit
 }
 
 // killedBefore says how many processes of an engine the kernel has killed for lack of memory
@@ -61,8 +86,9 @@ func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Fac
 	kills, whose := engine.kills, whoseMemory(cgroup.Kill{}, false, engine.path, facts)
 	if kills == 0 && e.Cgroup != "" && c.kernelLog != nil {
 		var last cgroup.Kill
-		last, kills = c.kernelLog.AtLimitOf(e.Cgroup, startedAfterBoot(e))
+		last, kills = c.kernelLog.AtLimitOf(e.Cgroup, afterBoot(e.StartTime))
 		whose = whoseMemory(last, kills > 0, "", facts)
+		c.tellAll(e.ID, kills)
 	}
 	if kills == 0 {
 		return ""
@@ -129,9 +155,10 @@ func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if err := c.kernelLog.Read(); err != nil {
 		c.log.Debug("the kernel's log could not be read", "error", err)
 	}
-	return c.kernelLog.Of(e.PID, startedAfterBoot(e))
+	return c.kernelLog.Of(e.PID, afterBoot(e.StartTime))
 }
 
-func startedAfterBoot(e host.Engine) time.Duration {
-	return time.Duration(e.StartTime) * (time.Second / host.TicksPerSecond) //nolint:gosec // since boot
+// afterBoot is a start time in clock ticks as the kernel's log has times.
+func afterBoot(ticks uint64) time.Duration {
+	return time.Duration(ticks) * (time.Second / host.TicksPerSecond) //nolint:gosec // since boot
 }

@@ -24,17 +24,25 @@ func (c *Cgroups) pass(ctx context.Context) {
 			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
 		}
 	}
+	killed := all && c.killedSince()
 	driver := c.open(ctx)
 	if driver == nil || !c.find(ctx, driver) {
+		if killed {
+			for id, is := range c.desiredOf(all, changed) {
+				c.countLogged(id, is.process)
+			}
+		}
 		return
 	}
-	killed := all && c.killedSince()
 	desired := c.desiredOf(all, changed)
 	for id, want := range desired {
 		if ctx.Err() != nil {
 			return
 		}
 		c.ensure(ctx, driver, id, want, killed)
+		if killed {
+			c.countLogged(id, want.process)
+		}
 	}
 	if !all {
 		return
@@ -198,6 +206,7 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
 	}
 	c.mu.Unlock()
+	c.held(id, want.limits, err == nil)
 	switch {
 	case err != nil:
 		c.failed(ctx, id, err, again)

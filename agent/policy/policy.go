@@ -118,6 +118,16 @@ func (p Policy) Bound(entitled int64) int64 {
 	return entitled + int64(extra)
 }
 
+// Limited is the policy of an engine whose launcher has asked for a hard cap: the kernel keeps it
+// to its entitlement. What is stricter stays: Kill still stops it.
+func (p Policy) Limited() Policy {
+	if p.Action != Kill {
+		p.Action = Limit
+	}
+	p.Cgroup = CgroupAlways
+	return p
+}
+
 // Set is policies in their order: the first that matches counts. Nil is the default for every
 // engine.
 type Set []Policy

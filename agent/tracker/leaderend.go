@@ -109,16 +109,6 @@ func (e *entry) leaderStop(now time.Time, p policy.Policy, tick time.Duration) (
 	}, true
 }
 
-// record is the grant as a Snapshot has it.
-func (e *entry) record() *bursarv1.Allocation {
-	if e.over.end == nil || proto.Equal(e.over.end, e.grant.GetLeaderEnd()) {
-		return e.grant
-	}
-	a := proto.CloneOf(e.grant)
-	a.LeaderEnd = e.over.end
-	return a
-}
-
 // IsReaper reports whether a process is the reaper of another engine. What descends from it is not
 // known to be one engine's then.
 func (t *Tracker) IsReaper(pid int32, startTime uint64, but string) bool {

@@ -97,7 +97,8 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 		a.Process = process // as SetProcess completed it
 	}
 	*e = entry{
-		phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
+		phase: held, grant: withoutIncidents(a), epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
+		incidents: e.incidents, kept: e.kept, noted: e.noted, judged: e.judged, rule: e.rule,
 		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError, over: e.over,
 	}
 	t.believe(e)
@@ -178,7 +179,8 @@ func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 
 // end turns an engine into a tombstone.
 func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
-	e.phase, e.tombstone, e.usage, e.reported = ended, end, nil, nil
+	end.Incidents = e.incidents.messages()
+	e.phase, e.tombstone, e.usage, e.reported, e.incidents, e.kept = ended, end, nil, nil, nil, nil
 	t.count(e)
 	t.unsaved.add(e.grant.GetId())
 	t.urgent = true

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/agent/policy"
@@ -39,6 +40,15 @@ func (t *Tracker) SetPolicies(policies policy.Set, tick time.Duration) {
 
 // Policy is that of an engine with these labels.
 func (t *Tracker) Policy(labels map[string]string) policy.Policy { return t.policies.For(labels) }
+
+// policyOf is that of an entry, whose launcher may have asked for a limit.
+func (t *Tracker) policyOf(e *entry) policy.Policy {
+	p := t.policies.For(e.grant.GetLabels())
+	if t.identified(e) && e.grant.GetProcess().GetLimit() {
+		return p.Limited()
+	}
+	return p
+}
 
 // Notices returns what the last measurement has changed.
 func (t *Tracker) Notices() []Notice { return t.notices }
@@ -100,7 +110,11 @@ type OverUseKind struct {
 func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	entitled := e.grant.GetEntitled()
 	terms := policy.Terms{
-		Policy: t.policies.For(e.grant.GetLabels()), MemoryBytes: entitled.GetMemoryBytes(), CPUMillis: entitled.GetCpuMillis(), Tick: t.tick,
+		Policy: t.policyOf(e), MemoryBytes: entitled.GetMemoryBytes(), CPUMillis: entitled.GetCpuMillis(), Tick: t.tick,
+	}
+	if r := e.rule; r.GetPolicy() != overUsePolicy(terms.Policy.Action) || int64(r.GetTolerance()) != terms.Policy.Tolerance ||
+		terms.Policy.Action == policy.Kill && r.GetGrace().AsDuration() != terms.Policy.Grace {
+		e.rule = overUseRule(terms.Policy)
 	}
 	var before []policy.OverUse
 	if e.usage != nil {
@@ -116,6 +130,7 @@ func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 		e.judgement.Missed(terms, now)
 	}
 	after := e.judgement.OverUses()
+	t.noteOverUse(now, e, usage, after)
 	if e.usage != nil && !slices.EqualFunc(e.usage.over, after, policy.OverUse.Equal) {
 		changed := *e.usage // it may be the one that the coordinator has
 		changed.over = after
@@ -148,6 +163,14 @@ func overUses(list []policy.OverUse) []*bursarv1.OverUse {
 		messages = append(messages, m)
 	}
 	return messages
+}
+
+func overUseRule(p policy.Policy) *bursarv1.OverUseRule {
+	rule := &bursarv1.OverUseRule{Policy: overUsePolicy(p.Action), Tolerance: int32(p.Tolerance)} //nolint:gosec // at most 10,000
+	if p.Action == policy.Kill {
+		rule.Grace = durationpb.New(p.Grace)
+	}
+	return rule
 }
 
 func overUsePolicy(action policy.Action) bursarv1.OverUsePolicy {

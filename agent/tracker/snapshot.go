@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -103,6 +105,20 @@ func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
 	}
 	all[e.grant.GetId()] = e.over.left
 	return all
+}
+
+// record is what a Snapshot has of an engine.
+func (e *entry) record() *bursarv1.Allocation {
+	ended := e.over.end != nil && !proto.Equal(e.over.end, e.grant.GetLeaderEnd())
+	if !ended && len(e.kept) == 0 {
+		return e.grant
+	}
+	a := proto.CloneOf(e.grant)
+	if ended {
+		a.LeaderEnd = e.over.end
+	}
+	a.Incidents = e.kept
+	return a
 }
 
 // stored reports whether an entry is an engine that a Snapshot shows. The coordinator names those

@@ -110,6 +110,16 @@ type entry struct {
 	judgement policy.Judgement
 	// peak has the most of memory and cpu of all samples since the agent knows it.
 	peak struct{ memoryBytes, cpuMillis int64 }
+	// incidents are what has happened in its life, and kept what of that is stored: as it was when
+	// one began or ended. noted: one has since the last report.
+	incidents incidents
+	kept      []*bursarv1.Incident
+	noted     bool
+	// rule is what is done about its over-use, by the last time that it was judged; nil: it was
+	// not.
+	rule *bursarv1.OverUseRule
+	// judged is how often its use was judged since this incarnation knows it.
+	judged int
 	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
 	stopError, reportedStopError string
 	over                         leftover
@@ -132,7 +142,10 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	}
 	for _, grant := range saved.Engines {
 		// of no epoch: all that a coordinator says of it is newer
-		e := &entry{phase: held, grant: grant, over: leftover{end: grant.GetLeaderEnd(), left: saved.Left[grant.GetId()]}}
+		e := &entry{
+			phase: held, grant: withoutIncidents(grant), incidents: incidentsOf(grant.GetIncidents()), kept: grant.GetIncidents(),
+			over: leftover{end: grant.GetLeaderEnd(), left: saved.Left[grant.GetId()]},
+		}
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
@@ -234,11 +247,12 @@ func (t *Tracker) All() []*bursarv1.Allocation {
 
 // shown is the grant with the agent's own measurement, which is newer than the coordinator's.
 func (e *entry) shown() *bursarv1.Allocation {
-	if e.usage == nil && len(e.grant.GetSeal()) == 0 && e.over.end == nil {
+	if e.usage == nil && len(e.grant.GetSeal()) == 0 && len(e.incidents) == 0 && e.over.end == nil {
 		return e.grant
 	}
 	a := proto.CloneOf(e.record())
 	a.Seal = nil // between the agent and the coordinators
+	a.Incidents = e.incidents.messages()
 	if e.usage == nil {
 		return a
 	}

@@ -235,6 +235,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"at most", usedText(a.GetMeasuredPeak()),
 	}
 	facts = append(facts, overUseFacts(a, now)...)
+	facts = append(facts, incidentFacts(a)...)
 	facts = append(facts,
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),

@@ -22,6 +22,7 @@ type confirmFlags struct {
 	address      string
 	applications []string
 	lease        time.Duration
+	limit        bool
 	entitled     sizeFlags
 }
 
@@ -37,6 +38,9 @@ of this machine, which watches the process and gives everything back when it
 ends. An engine without a pid here says by --address where it is, and lives by
 its lease, which "bursar renew" extends. Or it says its --application, and lives
 as long as its applications.
+
+With --limit the agent has the kernel cap the engine, in a cgroup of its own,
+before it answers, or it refuses. Without, the host's policy decides.
 
 With resources it keeps only those from now on and gives back the rest. Say what
 the engine is entitled to (a JVM's heap and overhead), not what it happens to
@@ -68,6 +72,7 @@ out.`,
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
 	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
 	addDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
+	flags.BoolVar(&f.limit, "limit", false, "with --pid: have the kernel cap the engine at what it is entitled to")
 	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("pid") && f.pid < 1 {
@@ -101,10 +106,18 @@ out.`,
 				if client.Precondition(err) && isActive(ctx, cl, id) {
 					return nil, &exitError{exitData, err} // its engine must not be stopped
 				}
-				return res.GetAllocation(), withoutWait(err)
+				return f.checkLimit(res.GetAllocation(), withoutWait(err))
 			}))
 	}
 	return cmd
+}
+
+// checkLimit returns an error if the limit that was asked for is not there.
+func (f *confirmFlags) checkLimit(a *bursarv1.Allocation, err error) (*bursarv1.Allocation, error) {
+	if err == nil && f.limit && !a.GetProcess().GetLimit() {
+		return nil, client.ErrNoLimit
+	}
+	return a, err
 }
 
 // confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,
@@ -129,13 +142,15 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	switch {
 	case f.pid == 0 && f.address == "" && len(f.applications) == 0:
 		return nil, usagef("nothing said about the engine: want --pid, --address or --application")
+	case f.limit && f.pid == 0:
+		return nil, usagef("--limit is for an engine with --pid: the kernel limits processes of this machine")
 	case f.pid != 0 && f.lease != 0:
 		return nil, usagef("--lease is for an engine without --pid")
 	}
 	if err := withinBounds("--lease", f.lease, &bursarv1.ConfirmRequest{}, "lease"); err != nil {
 		return nil, err
 	}
-	req := &bursarv1.ConfirmRequest{Address: f.address, ApplicationIds: f.applications}
+	req := &bursarv1.ConfirmRequest{Address: f.address, ApplicationIds: f.applications, Limit: f.limit}
 	if f.pid != 0 {
 		req.Process = &bursarv1.Process{Pid: f.pid, Cgroup: f.cgroup}
 	}

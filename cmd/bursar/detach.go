@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ type detachFlags struct {
 	user, dir, logs string
 	env             []string
 	allEnv          bool
+	limit           bool
 }
 
 // detachOnly are the flags that mean nothing without --detach.
@@ -59,7 +61,7 @@ func (f *detachFlags) check(cmd *cobra.Command) error {
 
 // launch is the request to the agent.
 func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest, error) {
-	req := &bursarv1.LaunchRequest{Id: id, Command: args, User: f.user, WorkingDirectory: f.dir, Environment: make(map[string]string)}
+	req := &bursarv1.LaunchRequest{Id: id, Command: args, User: f.user, WorkingDirectory: f.dir, Environment: make(map[string]string), Limit: f.limit}
 	if f.allEnv {
 		for _, pair := range inherited() {
 			if name, value, _ := strings.Cut(pair, "="); name != "" {
@@ -108,6 +110,7 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	if err != nil {
 		return err
 	}
+	req.Limit = f.limit
 	allocation, err := c.allocate(ctx, cl, req)
 	if err != nil {
 		return err
@@ -120,6 +123,10 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	if err != nil {
 		c.giveBack(ctx, cl, allocation.GetId(), err)
 		return launchEnd(err)
+	}
+	if f.limit && !launched.GetAllocation().GetProcess().GetLimit() {
+		_, err := cl.Allocations().Stop(launching, &bursarv1.StopRequest{Id: allocation.GetId(), Reason: "its launcher has asked for a limit, and it has none"})
+		return errors.Join(client.ErrNoLimit, err)
 	}
 	err = c.print(launched, func() {
 		c.printf("%s\n", launched.GetAllocation().GetId())

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -31,6 +30,7 @@ type devFlags struct {
 	listen, dataDir, socket string
 	quotas                  []string
 	providers               string
+	agentConfig             string
 	demo                    bool
 }
 
@@ -40,12 +40,23 @@ func (c *cli) devCommand() *cobra.Command {
 		Short: "Everything in one process, to try it on this machine",
 		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in
 one process, until it is interrupted. It really measures this machine. It keeps
-what it knows in --data-dir and finds it again at the next start.`,
+what it knows in --data-dir and finds it again at the next start.
+
+With --agent-config its agent has the settings of that file, which is written as
+an agent's configuration: above all engines.policies, which say what becomes of
+engines that use too much, and trustedUsers. Settings that dev decides itself
+are refused: coordinators, tls, tokenFile, cluster, discovery, consul, socket,
+stateDir and logLevel.`,
 		Example: `  bursar dev
   bursar dev --quotas examples/quotas.yaml
 
   # show the main job with real processes
   bursar dev --demo
+
+  # an agent that limits engines, and one user who may act as any
+  printf 'trustedUsers: [hadoop]
+  engines: {policies: [{onOverUse: limit}]}
+  ' > agent.yaml; bursar dev --agent-config agent.yaml
 
   # read the queues of other clusters
   bursar dev --providers examples/providers.yaml
@@ -63,6 +74,8 @@ what it knows in --data-dir and finds it again at the next start.`,
 	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
 	flags.StringVar(&f.providers, "providers", "", "file of the clusters whose queues limit requests")
 	_ = cmd.MarkFlagFilename("providers", "yaml", "yml")
+	flags.StringVar(&f.agentConfig, "agent-config", "", "file of settings for the agent, such as engines.policies and trustedUsers")
+	_ = cmd.MarkFlagFilename("agent-config", "yaml", "yml")
 	flags.BoolVar(&f.demo, "demo", false, "show the main job first: one engine granted, one that waits for it, one refused")
 	logs := addLogFlags(cmd, "warn")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +114,9 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 		}
 		*dir = path
 	}
+	if _, _, err := devAgentConfig(f, "http://"+f.listen); err != nil {
+		return err // before anything is made
+	}
 	if err := privateDir(filepath.Dir(f.socket)); err != nil {
 		return err
 	}
@@ -137,11 +153,11 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 		return nil
 	}
 	target := "http://" + server.Address()
-	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}
-	host, err := c.openAgent(ctx, agent.Config{
-		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
-		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines")},
-	}, loaded, agentStart{}, log)
+	config, loaded, err := devAgentConfig(f, target)
+	if err != nil {
+		return err
+	}
+	host, err := c.openAgent(ctx, config, loaded, agentStart{}, log)
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,10 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 	}
 	defer nothing.Close()
 	c := newCLI(streams{nothing, nothing, nothing})
+	away, err := client.New("127.0.0.1:1", client.WithoutRetries()) // nobody's
+	if err != nil {
+		t.Fatal(err)
+	}
 	command := exec.Command("sh", "-c", "exit 3")
 	_ = command.Run()
 	result := client.RunResult{State: command.ProcessState}
@@ -98,7 +102,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		"not executable":           {&client.RunError{Phase: client.PhaseStart, Err: fs.ErrPermission}, 126},
 		"interrupted before start": {&client.RunError{Phase: client.PhaseStart, Err: context.Canceled}, 1},
 	} {
-		if got := exitCode(c.runEnd(result, c2.err)); got != c2.want {
+		if got := exitCode(c.runEnd(t.Context(), away, result, c2.err)); got != c2.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, c2.want)
 		}
 	}

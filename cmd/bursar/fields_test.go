@@ -53,14 +53,14 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		requests []proto.Message
 		without  string // the beginnings of the fields that have no flag
 	}{
-		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed."},
-		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed."},
+		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed. limit"},
+		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed. request.limit"},
 		"run": {
 			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}},
 			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
 		},
-		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.reaper_pid process.reaper_start_time reaps leader_end."},
-		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output"},
+		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.reaper_pid process.reaper_start_time process.limit reaps leader_end."},
+		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output incidents["},
 		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
 		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +91,10 @@ stays as it is, and so does a part in a queue of another cluster. More of
 something is checked like a new request. While its engine runs, only an operator
 may lower --instances and --custom: nothing shows that the engine gave them
 back. --external changes a part that is there; it cannot add one. A request that
-waits is changed by "bursar amend".`,
+waits is changed by "bursar amend".
+
+A size below what the engine uses is not refused. Resize then says what the
+engine's host does about that.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
@@ -108,6 +112,9 @@ waits is changed by "bursar amend".`,
 		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
+			if err == nil {
+				c.sayExceeded(res.GetAllocation(), time.Now())
+			}
 			return res.GetAllocation(), withoutWait(err)
 		})
 	}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -26,7 +24,8 @@ func (c *cli) runCommand() *cobra.Command {
 granted. It confirms the process, and gives everything back when the command and
 all that it has started have ended, for whatever reason. While it waits it shows its place in the queue and
 the reason. It passes signals on and ends with the command's own exit code
-(128+n if signal n ended it). SIGHUP and SIGINT that were ignored when it was
+(128+n if signal n ended it). If something else than the command is the cause,
+such as a lack of memory, it says so, and what to ask for next time. SIGHUP and SIGINT that were ignored when it was
 started, as under nohup or in a script's background, stay ignored for it and the
 command; of other signals a program in Go cannot tell.
 
@@ -35,6 +34,13 @@ run says so and waits for them: they keep the allocation. SIGINT (Ctrl-C),
 SIGTERM, SIGHUP or SIGQUIT then stops them, with --grace, and run ends with
 128+n. If run itself is killed, its agent keeps the allocation until they have
 ended. A command that starts daemons is better started with --detach.
+Without --limit, memory is booked and not capped: the command can use more than
+it asked for. What happens then is the host's policy: by default it is shown and
+logged, and a host can also limit or stop such commands. With --limit the kernel
+caps the command, with all that it starts, at what it is granted, in a cgroup of
+its own: what needs more memory is killed, and its cores are throttled. If the
+host cannot do that, the command does not run. A stricter policy of the host
+stays in force.
 
 With --external it also holds a part in a queue of another cluster: see bursar
 help external. When the command knows its application there, it runs "bursar
@@ -69,6 +75,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 	f := addRequestFlags(cmd)
 	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
+	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()
@@ -83,18 +90,21 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 			return err
 		}
 		if detached.detach {
+			detached.limit = *limit
 			return c.runDetached(cmd.Context(), cl, req, args, detached)
 		}
 		env, err := namedVariables(detached.env)
 		if err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), cl, req, args, env, *grace)
+		return c.run(cmd.Context(), cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
 	}
 	return cmd
 }
 
-func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args, env []string, grace time.Duration) error {
+// run runs a command with some options of client.Run. It fills in the others.
+func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOptions, args, env []string) error {
+	req := options.Request
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.RequestId == "" {
@@ -109,18 +119,15 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
 	relay := newRelay(group, cancel)
-	left := c.newLeftovers(cl, grace)
+	left := c.newLeftovers(cl, options.Grace)
 	stopShowing := c.showWait(ctx, cl, req)
-	result, err := cl.Run(ctx, client.RunOptions{
-		Request: req, Command: command, Grace: grace,
-		Granted: func(a *bursarv1.Allocation) {
-			stopShowing()
-			c.sayNormalized(a)
-		},
-		Started: left.started(relay.to),
-		Ending:  relay.stop,
-		Rest:    left.hook(),
-	})
+	options.Command, options.Ending = command, relay.stop
+	options.Started, options.Rest = left.started(relay.to), left.hook()
+	options.Granted = func(a *bursarv1.Allocation) {
+		stopShowing()
+		c.sayNormalized(a)
+	}
+	result, err := cl.Run(ctx, options)
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {
@@ -129,7 +136,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	if left != nil && left.caught != 0 {
 		return &exitError{code: exitSignal + int(left.caught)}
 	}
-	return c.runEnd(result, err)
+	return c.runEnd(ctx, cl, result, err)
 }
 
 // sayNormalized says in one line if a grant is not what was asked for.
@@ -154,36 +161,6 @@ func absoluteTarget(target string) string {
 		return absolute
 	}
 	return target
-}
-
-// runEnd returns what the program ends with.
-func (c *cli) runEnd(result client.RunResult, err error) error {
-	var failed *client.RunError
-	if !errors.As(err, &failed) {
-		if reason := result.Allocation.GetReason(); strings.HasPrefix(reason, "stopped") {
-			c.sayf("bursar: the command was %s", printable(reason))
-		}
-		return ended(result.State)
-	}
-	switch failed.Phase {
-	case client.PhaseStart:
-		switch {
-		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-			return &exitError{exitNotFound, err}
-		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-			return &exitError{exitNotExecutable, err}
-		}
-	case client.PhaseConfirm:
-		c.sayf("bursar: stopped the command, which may not run without its allocation")
-		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
-			return &exitError{exitNoResources, err}
-		}
-	case client.PhaseRelease:
-		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
-		return ended(result.State)
-	case client.PhaseAllocate:
-	}
-	return err
 }
 
 // ended returns the command's own exit code, as an error without a text.

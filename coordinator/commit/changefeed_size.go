@@ -32,7 +32,7 @@ func (e *Event) size() int {
 }
 
 func allocationSize(a *ledger.Allocation) int {
-	n := int(unsafe.Sizeof(*a)) + len(a.RequestID) + len(a.Caller) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) + len(a.StopError) + len(a.ErrorOutput) +
+	n := int(unsafe.Sizeof(*a)) + len(a.RequestID) + len(a.Caller) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) + len(a.StopError()) + len(a.ErrorOutput) +
 		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + labelsSize(a.Labels) + resourceSize(&a.Requested) + resourceSize(&a.Entitled)
 	for _, id := range a.ApplicationIDs {
 		n += int(unsafe.Sizeof(id)) + len(id)
@@ -41,6 +41,9 @@ func allocationSize(a *ledger.Allocation) int {
 		n += int(unsafe.Sizeof(*a.LeaderEnd)) + int(unsafe.Sizeof(ledger.ExitStatus{}))
 	}
 	n += len(a.OverUse) * int(unsafe.Sizeof(ledger.OverUse{}))
+	if a.Notes != nil {
+		n += int(unsafe.Sizeof(*a.Notes)) + len(a.Notes.Incidents)*int(unsafe.Sizeof(ledger.Incident{}))
+	}
 	return n
 }
 

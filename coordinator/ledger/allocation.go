@@ -87,9 +87,6 @@ type Allocation struct {
 	Reason string
 	// StopReason is sent to the agent with the order to stop.
 	StopReason string
-	// StopError is why the agent could not follow that order, which it goes on to try; empty:
-	// nothing went wrong.
-	StopError string
 
 	Process        Process
 	Address        string
@@ -111,6 +108,8 @@ type Allocation struct {
 	// the values at the time when the over-use began. For an engine that has ended it is the
 	// over-use at its end.
 	OverUse []OverUse
+	// Notes are what its host's agent says of the engine beside its use; nil: nothing.
+	Notes *Notes
 
 	// Claimed has the words of its host's agent about an engine that no seal vouches for, until an
 	// operator accepts them. Until then it counts for the user that stands for its host. Nil: the

@@ -122,6 +122,8 @@ type ReleaseCommand struct {
 	// The agent's word replaces the caller's.
 	Exit        *ExitStatus
 	ErrorOutput string
+	// Incidents are all that the host's agent has counted, if the call came through that agent.
+	Incidents []Incident
 }
 
 // CancelCommand ends a request that waits or a reservation, by id or by request id.

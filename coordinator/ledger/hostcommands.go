@@ -70,6 +70,8 @@ type EngineReport struct {
 	StopError     string          // why it could not be stopped; empty: nothing went wrong
 	LeaderEnd     *LeaderEnd      // nil: its main process runs, or the agent does not know
 	OverUse       []OverUse       // all of it; one dimension each
+	Incidents     []Incident      // all so far
+	Rule          OverUseRule     // what is done about over-use
 	Grant         *Allocation     // the agent's record, in a full report
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
 	// word alone.
@@ -90,6 +92,7 @@ type EngineEnd struct {
 
 	ErrorOutput    string          // what the engine wrote last to its standard error
 	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
+	Incidents      []Incident      // all so far
 }
 
 // Veto is an agent's refusal of a grant.

@@ -77,9 +77,10 @@ type Ledger struct {
 	// together is the sum of the largest quantities of live entries: see largest.
 	together int64
 	// Entries in over-use, by kind and in all.
-	overUse   map[OverUseKind]int
-	overUsers int
-	spare     []*entry // for reuse
+	overUse      map[OverUseKind]int
+	overUseRules map[OverUseRule]*Notes // that entries share; see noteRule
+	overUsers    int
+	spare        []*entry // for reuse
 
 	requests requests
 

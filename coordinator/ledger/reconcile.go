@@ -156,6 +156,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	// as reserved, if that is more or is wrong
 	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
 	l.updateOverUse(e, r.OverUse)
+	l.updateIncidents(e, r.Incidents)
 	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
@@ -209,14 +210,17 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.ID = r.ID
 	a.HostID, a.HostAddress = h.ID, h.Address
 	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
-	a.StopError, a.LeaderEnd = validText(r.StopError), r.LeaderEnd
+	a.LeaderEnd = r.LeaderEnd
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable
 	}
 	a.Ended, a.Expires, a.Exit, a.ErrorOutput = 0, 0, nil, ""
 	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report has it
-	a.Wishes = nil  // it has its host
+	incidents, _ := mergeIncidents(l.now, nil, r.Incidents)
+	a.Notes = nil
+	a.note(func(n *Notes) { *n = Notes{StopError: validText(r.StopError), Incidents: incidents, Rule: r.Rule} })
+	a.Wishes = nil // it has its host
 	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
 	a.Subordinate = isSubordinate(a.Subordinate, a.Caller)
 	a.Process, a.ApplicationIDs = a.Process.clean(), validTexts(a.ApplicationIDs)

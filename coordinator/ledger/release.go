@@ -26,6 +26,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 		return l.releaseLater(e, reason, &c), nil
 	}
 	e.Exit, e.ErrorOutput = c.Exit, validText(c.ErrorOutput)
+	l.lastIncidents(e, c.Incidents)
 	l.becomeReleased(e, reason)
 	return l.lastTransition(), nil
 }

@@ -110,8 +110,8 @@ func TestAFailedStopIsKnown(t *testing.T) {
 			HostID: "h1", Incarnation: 1, Sequence: sequence, Seen: l.Revision(), Engines: []ledger.EngineReport{{ID: id, StopError: text}},
 		})
 		must(t, err)
-		if a, _ := l.Get(id); a.StopError != text {
-			t.Errorf("says %q; want %q", a.StopError, text)
+		if a, _ := l.Get(id); a.StopError() != text {
+			t.Errorf("says %q; want %q", a.StopError(), text)
 		}
 		if got := len(l.Changes().Transitions); got != transitions {
 			t.Errorf("%q: %d transitions; want %d", text, got, transitions)
@@ -125,8 +125,8 @@ func TestAFailedStopIsKnown(t *testing.T) {
 	sequence++
 	_, err := l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: sequence, Ended: []ledger.EngineEnd{{ID: id}}})
 	must(t, err)
-	if a := last(t, l, id); a.State != ledger.Released || a.StopError != "" {
-		t.Errorf("it ended after all as %s, and says %q", a.State, a.StopError)
+	if a := last(t, l, id); a.State != ledger.Released || a.StopError() != "" {
+		t.Errorf("it ended after all as %s, and says %q", a.State, a.StopError())
 	}
 }
 

@@ -154,12 +154,13 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		if end.Exit != nil || !e.Releasing { // otherwise the word of the caller stays
 			e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
 		}
-		e.StopError = ""
+		e.noteStopError("")
 		e.takeLeaderEnd(&end)
 		if !end.Measured.IsUnset() {
 			e.Measured = end.Measured
 		}
 		e.Peak = peak(e.Peak, end.Measured, end.Peak)
+		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
 		l.becomeReleased(e, e.endReason(end.Reason))
 	}
@@ -176,16 +177,18 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			continue
 		}
 		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
+		l.noteRule(e, r.Rule)
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
-		stopError := validText(r.StopError)
-		changed := e.State == Active && e.StopError != stopError
-		if changed {
-			e.StopError = stopError
+		changed := false
+		if e.State == Active {
+			changed = e.noteStopError(validText(r.StopError))
+			changed = l.updateOverUse(e, r.OverUse) || changed
+			changed = l.updateIncidents(e, r.Incidents) || changed
 		}
 		changed = e.noteLeaderEnd(r.LeaderEnd) || changed
-		if e.State == Active && l.updateOverUse(e, r.OverUse) || changed {
+		if changed {
 			l.recordEntry(e)
 		}
 	}

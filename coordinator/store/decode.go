@@ -74,7 +74,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	a.ErrorOutput = more.GetErrorOutput()
 	a.Releasing = more.GetReleasing()
 	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
@@ -95,6 +95,15 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	}
 	for _, u := range m.GetOverUse() {
 		a.OverUse = append(a.OverUse, r.overUse(u))
+	}
+	var incidents []ledger.Incident
+	for _, i := range more.GetIncidents() {
+		if bursarv1.IncidentKind_name[int32(i.GetKind())] != "" { // else of a later version
+			incidents = append(incidents, r.incident(i))
+		}
+	}
+	if more.GetStopError() != "" || len(incidents) > 0 {
+		a.Notes = &ledger.Notes{StopError: more.GetStopError(), Incidents: incidents}
 	}
 	if w := record.GetWishes(); w != nil {
 		a.Wishes = &ledger.Wishes{
@@ -288,6 +297,14 @@ func (r *reader) overUse(m *bursarv1.OverUse) ledger.OverUse {
 		Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(),
 		Policy: ledger.OverUsePolicy(m.GetPolicy()), //nolint:gosec // checked above to be small
 		Since:  r.instant("over_use.since", m.Since), StopTime: r.instant("over_use.stop_time", m.StopTime),
+	}
+}
+
+func (r *reader) incident(m *bursarv1.Incident) ledger.Incident {
+	return ledger.Incident{
+		Kind: ledger.IncidentKind(m.GetKind()), Dimension: m.GetDimension(), Count: m.GetCount(), //nolint:gosec // the caller has checked it
+		First: r.instant("incidents.first_time", m.FirstTime), Last: r.instant("incidents.last_time", m.LastTime),
+		MostUsed: m.GetMostUsed(), Bound: m.GetBound(), Ongoing: m.GetOngoing(),
 	}
 }
 

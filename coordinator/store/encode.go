@@ -46,6 +46,11 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("policy %d: want one of the known", policy)}
 		}
 	}
+	for _, i := range a.Incidents() {
+		if !i.Kind.Known() {
+			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("incident of kind %d: want one of the known", i.Kind)}
+		}
+	}
 	for _, v := range []*resource.Vector{&a.Measured, &a.Peak} {
 		if err := v.Validate(); err != nil && !a.State.Live() {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}

@@ -27,6 +27,9 @@ import (
 // stored is what of an allocation a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
 	a.Unreclaimable = 0
+	if a.Notes != nil {
+		a.Notes = &ledger.Notes{StopError: a.Notes.StopError, Incidents: a.Notes.Incidents}
+	}
 	if a.State.Live() {
 		a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
 	}
@@ -120,6 +123,9 @@ func set(v reflect.Value) {
 		return
 	case ledger.State:
 		v.Set(reflect.ValueOf(ledger.Active))
+		return
+	case ledger.IncidentKind:
+		v.Set(reflect.ValueOf(ledger.IncidentLimitNotHeld))
 		return
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))

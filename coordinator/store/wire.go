@@ -122,7 +122,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.measured(1003, &a.Measured)
 		w.measured(1004, &a.Peak)
 	}
-	w.text(1005, a.StopError)
+	w.text(1005, a.StopError())
 	if c := a.Claimed; c != nil {
 		at := w.open(1006)
 		for i := range c.Labels { // with empty values, as any writer of maps
@@ -150,8 +150,26 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.number(3, uint64(end.Policy)) // the numbers are the same, a test holds it
 		w.close(at)
 	}
+	incidents := a.Incidents()
+	for i := range incidents {
+		w.incident(&incidents[i])
+	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
+}
+
+// incident writes a bursar.v1.Incident.
+func (w *wire) incident(i *ledger.Incident) {
+	at := w.open(1030)
+	w.number(1, uint64(i.Kind)) // the numbers are the same, a test holds it
+	w.text(2, i.Dimension)
+	w.integer(3, i.Count)
+	w.instant(4, i.First)
+	w.instant(5, i.Last)
+	w.integer(6, i.MostUsed)
+	w.integer(7, i.Bound)
+	w.flag(8, i.Ongoing)
+	w.close(at)
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

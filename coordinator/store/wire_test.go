@@ -66,7 +66,7 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError, ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
+	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError(), ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
 	if end := a.LeaderEnd; end != nil {
 		additions.LeaderEnd = &bursarv1.LeaderEnd{Time: asTimestamp(end.Time), Policy: bursarv1.LeaderEndPolicy(end.Policy)}
 		if e := end.Exit; e != nil {
@@ -81,6 +81,12 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 			Labels: convert.LabelsToProto(c.Labels), Requested: convert.ResourceToProto(c.Requested), Entitled: convert.ResourceToProto(c.Entitled),
 			Caller: c.Caller, RequestId: c.RequestID, ActingUser: c.ActingUser(),
 		}
+	}
+	for _, i := range a.Incidents() {
+		additions.Incidents = append(additions.Incidents, &bursarv1.Incident{
+			Kind: bursarv1.IncidentKind(i.Kind), Dimension: i.Dimension, Count: i.Count, FirstTime: asTimestamp(i.First), LastTime: asTimestamp(i.Last),
+			MostUsed: i.MostUsed, Bound: i.Bound, Ongoing: i.Ongoing,
+		})
 	}
 	if more, err := (proto.MarshalOptions{Deterministic: true}).Marshal(additions); err == nil {
 		record.Allocation.Requested.ProtoReflect().SetUnknown(more)

@@ -71,6 +71,7 @@ func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word
 		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError = nil, nil, 0, nil, ""
+		grant.Incidents = nil
 		grant.Seal = sealer.Seal(&r.Result.Grants[i])
 		m.Grants = append(m.Grants, grant)
 	}
@@ -131,6 +132,7 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 		if end.Peak, err = vectorFrom("ended.measured_peak", m.GetMeasuredPeak()); err != nil {
 			return c, err
 		}
+		end.Incidents = IncidentsFrom(m.GetIncidents())
 		c.Ended = append(c.Ended, end)
 	}
 	for _, m := range req.GetVetoes() {
@@ -159,6 +161,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
 		StopError: truncated(CleanText(m.GetStopError()), longestProblem), LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
+		Incidents: IncidentsFrom(m.GetIncidents()), Rule: overUseRuleFrom(m.GetOverUseRule()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
@@ -185,6 +188,19 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 		list = append(list, u)
 	}
 	return list
+}
+
+// overUseRuleFrom reads what a host does about over-use. A policy of a later version is not known.
+func overUseRuleFrom(m *bursarv1.OverUseRule) ledger.OverUseRule {
+	const most = 1 << 20 // thousandths, or seconds: more than any configuration allows
+	policy := m.GetPolicy()
+	if policy < bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE || policy > bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
+		return ledger.OverUseRule{}
+	}
+	return ledger.OverUseRule{
+		Policy: ledger.OverUsePolicy(policy), Tolerance: min(max(0, m.GetTolerance()), most),
+		Grace: int32(min(max(0, m.GetGrace().GetSeconds()), most)),
+	}
 }
 
 // instantFrom reads a time of the wire. An invalid time, or one outside the years that the

@@ -21,6 +21,8 @@ const (
 	_ = uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST) - uint(ledger.Lost)
 	_ = uint(ledger.Lost) - uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST)
 	_ = uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL) - uint(ledger.PolicyKill)
+	_ = uint(bursarv1.IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD) - uint(ledger.IncidentLimitNotHeld)
+	_ = uint(ledger.IncidentLimitNotHeld) - uint(bursarv1.IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD)
 	_ = uint(ledger.PolicyKill) - uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
 	_ = uint(bursarv1.LeaderEndPolicy_LEADER_END_POLICY_STOP) - uint(ledger.StopAtLeaderEnd)
 	_ = uint(ledger.StopAtLeaderEnd) - uint(bursarv1.LeaderEndPolicy_LEADER_END_POLICY_STOP)
@@ -89,8 +91,9 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.LeaderEnd = leaderEndMessage(a.LeaderEnd)
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
+	m.Incidents = incidentMessages(a.Incidents())
 	m.MeasuredPeak = VectorMessage(a.Peak)
-	m.StopError = a.StopError
+	m.StopError = a.StopError()
 	m.Claimed = claimMessage(a.Claimed)
 	m.ActingUser = a.ActingUser()
 	return m

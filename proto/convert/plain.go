@@ -13,6 +13,8 @@ const (
 	mostEngines    = 100_000
 	mostDegraded   = 32
 	mostDisks      = 64
+	mostIncidents  = 16
+	longestName    = 64
 	largestInteger = 1<<53 - 1
 )
 
@@ -27,12 +29,22 @@ func IsPlain(request any) bool {
 		return false
 	}
 	for _, e := range m.GetEngines() {
-		if e.GetUnreclaimableBytes() < 0 || len(e.GetOverUse()) > 0 || len(e.GetStopError()) > longestText ||
+		if e.GetUnreclaimableBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
 			return false
 		}
 	}
 	return true
+}
+
+// arePlainIncidents is for engines that had some once: each of their reports has them.
+func arePlainIncidents(list []*bursarv1.Incident) bool {
+	for _, i := range list {
+		if len(i.GetDimension()) > longestName || i.GetCount() < 0 || i.GetMostUsed() < 0 || i.GetBound() < 0 {
+			return false
+		}
+	}
+	return len(list) <= mostIncidents
 }
 
 func isPlainResource(m *bursarv1.Resource) bool {

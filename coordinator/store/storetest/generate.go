@@ -81,7 +81,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
-		StopError: text(t, "stop error"), Releasing: rapid.Bool().Draw(t, "releasing"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
+		Releasing: rapid.Bool().Draw(t, "releasing"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
 		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}
 	if !a.State.Live() {
@@ -109,6 +109,17 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 			Since: instant(t, "since"), Policy: ledger.OverUsePolicy(rapid.Uint8Max(uint8(ledger.PolicyKill)).Draw(t, "policy")),
 			StopTime: instant(t, "stop"),
 		})
+	}
+	notes := ledger.Notes{StopError: text(t, "stop error")}
+	for range rapid.IntRange(0, 2).Draw(t, "incidents") {
+		notes.Incidents = append(notes.Incidents, ledger.Incident{
+			Kind:      ledger.IncidentKind(rapid.Uint8Range(1, uint8(ledger.IncidentLimitNotHeld)).Draw(t, "kind")),
+			Dimension: text(t, "of dimension"), Count: rapid.Int64().Draw(t, "count"), First: instant(t, "first"), Last: instant(t, "last"),
+			MostUsed: rapid.Int64().Draw(t, "most"), Bound: rapid.Int64().Draw(t, "bound"), Ongoing: rapid.Bool().Draw(t, "ongoing"),
+		})
+	}
+	if notes.StopError != "" || len(notes.Incidents) > 0 {
+		a.Notes = &notes
 	}
 	if rapid.Bool().Draw(t, "has claims") {
 		a.Claimed = &ledger.Claim{

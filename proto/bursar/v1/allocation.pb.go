@@ -93,6 +93,62 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// IncidentKind is what happened.
+type IncidentKind int32
+
+const (
+	IncidentKind_INCIDENT_KIND_UNSPECIFIED IncidentKind = 0
+	// The kernel killed the engine, or one of its processes, for lack of memory. Each process counts.
+	IncidentKind_INCIDENT_KIND_MEMORY_KILL IncidentKind = 1
+	// It used more than it was entitled to: see OverUse.
+	IncidentKind_INCIDENT_KIND_OVER_USE IncidentKind = 2
+	// Its cgroup was to have a limit, and the kernel did not hold the engine to that limit.
+	IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD IncidentKind = 3
+)
+
+// Enum value maps for IncidentKind.
+var (
+	IncidentKind_name = map[int32]string{
+		0: "INCIDENT_KIND_UNSPECIFIED",
+		1: "INCIDENT_KIND_MEMORY_KILL",
+		2: "INCIDENT_KIND_OVER_USE",
+		3: "INCIDENT_KIND_LIMIT_NOT_HELD",
+	}
+	IncidentKind_value = map[string]int32{
+		"INCIDENT_KIND_UNSPECIFIED":    0,
+		"INCIDENT_KIND_MEMORY_KILL":    1,
+		"INCIDENT_KIND_OVER_USE":       2,
+		"INCIDENT_KIND_LIMIT_NOT_HELD": 3,
+	}
+)
+
+func (x IncidentKind) Enum() *IncidentKind {
+	p := new(IncidentKind)
+	*p = x
+	return p
+}
+
+func (x IncidentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IncidentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (IncidentKind) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x IncidentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IncidentKind.Descriptor instead.
+func (IncidentKind) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // LeaderEndPolicy is what a host does if an engine's main process has ended and other processes of
 // the engine live on.
 type LeaderEndPolicy int32
@@ -130,11 +186,11 @@ func (x LeaderEndPolicy) String() string {
 }
 
 func (LeaderEndPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (LeaderEndPolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
@@ -143,7 +199,7 @@ func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaderEndPolicy.Descriptor instead.
 func (LeaderEndPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
@@ -190,11 +246,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -203,7 +259,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 // Verdict is what would happen to the request now.
@@ -250,11 +306,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[3]
+	return &file_bursar_v1_allocation_proto_enumTypes[4]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -263,7 +319,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{37, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -341,6 +397,9 @@ type Allocation struct {
 	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	// Its caller has released it while its process lived. It counts until the process has ended.
 	Releasing bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	// What happened to the engine that its user or an operator should know later: one entry for each
+	// kind and dimension. The host's agent counts, and the entries stay after the engine's end.
+	Incidents []*Incident `protobuf:"bytes,34,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	// The end of the engine's main process, if other processes of the engine lived on. Unset: the main
 	// process runs, or the engine ended with it, or the agent is older.
 	LeaderEnd     *LeaderEnd `protobuf:"bytes,35,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
@@ -609,11 +668,127 @@ func (x *Allocation) GetReleasing() bool {
 	return false
 }
 
+func (x *Allocation) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 func (x *Allocation) GetLeaderEnd() *LeaderEnd {
 	if x != nil {
 		return x.LeaderEnd
 	}
 	return nil
+}
+
+// Incident counts events of one kind in the life of an engine.
+type Incident struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  IncidentKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=bursar.v1.IncidentKind" json:"kind,omitempty"`
+	// "memory" or "cpu".
+	Dimension string `protobuf:"bytes,2,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	// How often it happened. Of a kind that lasts, such as over-use: how often it began.
+	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// When the first one began, and when the last one was last seen.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	LastTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// The most that the engine was seen to use meanwhile, in bytes or thousandths of a core; 0: not
+	// known.
+	MostUsed int64 `protobuf:"varint,6,opt,name=most_used,json=mostUsed,proto3" json:"most_used,omitempty"`
+	// What the engine exceeded, in the same unit: the limit of its cgroup, or for over-use its
+	// entitlement. The last one counts. 0: not known, or the machine's memory had run out.
+	Bound int64 `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"`
+	// The last one goes on, or went on when the engine ended.
+	Ongoing       bool `protobuf:"varint,8,opt,name=ongoing,proto3" json:"ongoing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Incident) GetKind() IncidentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return IncidentKind_INCIDENT_KIND_UNSPECIFIED
+}
+
+func (x *Incident) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *Incident) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *Incident) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *Incident) GetMostUsed() int64 {
+	if x != nil {
+		return x.MostUsed
+	}
+	return 0
+}
+
+func (x *Incident) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *Incident) GetOngoing() bool {
+	if x != nil {
+		return x.Ongoing
+	}
+	return false
 }
 
 // LeaderEnd is the end of an engine's main process, which is the one that was confirmed. The engine
@@ -632,7 +807,7 @@ type LeaderEnd struct {
 
 func (x *LeaderEnd) Reset() {
 	*x = LeaderEnd{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +819,7 @@ func (x *LeaderEnd) String() string {
 func (*LeaderEnd) ProtoMessage() {}
 
 func (x *LeaderEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +832,7 @@ func (x *LeaderEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderEnd.ProtoReflect.Descriptor instead.
 func (*LeaderEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *LeaderEnd) GetTime() *timestamppb.Timestamp {
@@ -697,7 +872,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +884,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +897,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Claim) GetLabels() map[string]string {
@@ -788,7 +963,7 @@ type OverUse struct {
 
 func (x *OverUse) Reset() {
 	*x = OverUse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +975,7 @@ func (x *OverUse) String() string {
 func (*OverUse) ProtoMessage() {}
 
 func (x *OverUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +988,7 @@ func (x *OverUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
 func (*OverUse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OverUse) GetDimension() string {
@@ -858,6 +1033,69 @@ func (x *OverUse) GetStopTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// OverUseRule is what a host will do about over-use of one engine. Values that make no sense are cut.
+type OverUseRule struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy OverUsePolicy          `protobuf:"varint,1,opt,name=policy,proto3,enum=bursar.v1.OverUsePolicy" json:"policy,omitempty"`
+	// How much more than its entitlement it may use, in thousandths of that.
+	Tolerance int32 `protobuf:"varint,2,opt,name=tolerance,proto3" json:"tolerance,omitempty"`
+	// Under the policy kill: how long over-use goes on before the engine is stopped.
+	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverUseRule) Reset() {
+	*x = OverUseRule{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverUseRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverUseRule) ProtoMessage() {}
+
+func (x *OverUseRule) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverUseRule.ProtoReflect.Descriptor instead.
+func (*OverUseRule) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *OverUseRule) GetPolicy() OverUsePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED
+}
+
+func (x *OverUseRule) GetTolerance() int32 {
+	if x != nil {
+		return x.Tolerance
+	}
+	return 0
+}
+
+func (x *OverUseRule) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // Process identifies an engine's process on its host, across pid reuse.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -885,13 +1123,16 @@ type Process struct {
 	// it itself, whatever a request says: coordinators do not know it.
 	ReaperPid       *int32  `protobuf:"varint,60,opt,name=reaper_pid,json=reaperPid,proto3,oneof" json:"reaper_pid,omitempty"`
 	ReaperStartTime *uint64 `protobuf:"varint,61,opt,name=reaper_start_time,json=reaperStartTime,proto3,oneof" json:"reaper_start_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The kernel caps the engine at its entitlement because its launcher has asked for that
+	// (ConfirmRequest.limit, LaunchRequest.limit). Only answers of the host's agent have it.
+	Limit         bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1144,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1157,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Process) GetPid() int32 {
@@ -982,6 +1223,13 @@ func (x *Process) GetReaperStartTime() uint64 {
 	return 0
 }
 
+func (x *Process) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 // ExitStatus says how a process ended.
 type ExitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -998,7 +1246,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1258,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1271,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -1063,7 +1311,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1323,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1336,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HostWishes) GetId() string {
@@ -1146,14 +1394,18 @@ type AllocateRequest struct {
 	// If set, the answer is the waiting allocation, and an Await says when the wait is over. This is no
 	// part of the request. An agent ignores it, and a coordinator that does not know it answers when
 	// the wait is over.
-	Streamed      *StreamedWait `protobuf:"bytes,10,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	Streamed *StreamedWait `protobuf:"bytes,10,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	// The engine will be confirmed or launched with a limit: see ConfirmRequest.limit. If no limit can
+	// hold on this host, the agent refuses at once (FAILED_PRECONDITION) instead of after the wait.
+	// This is no part of the request: a coordinator ignores it.
+	Limit         bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1417,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1430,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -1251,6 +1503,13 @@ func (x *AllocateRequest) GetStreamed() *StreamedWait {
 	return nil
 }
 
+func (x *AllocateRequest) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 // StreamedWait is a wait whose end an Await tells.
 type StreamedWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1266,7 +1525,7 @@ type StreamedWait struct {
 
 func (x *StreamedWait) Reset() {
 	*x = StreamedWait{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1537,7 @@ func (x *StreamedWait) String() string {
 func (*StreamedWait) ProtoMessage() {}
 
 func (x *StreamedWait) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1550,7 @@ func (x *StreamedWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
 func (*StreamedWait) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StreamedWait) GetStream() string {
@@ -1323,7 +1582,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1594,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1607,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 type AwaitResponse struct {
@@ -1364,7 +1623,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1635,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1648,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AwaitResponse) GetStream() string {
@@ -1416,7 +1675,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1687,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1700,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaveRequest) GetStream() string {
@@ -1466,7 +1725,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1737,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1750,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 type AllocateResponse struct {
@@ -1503,7 +1762,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1774,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1787,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1561,14 +1820,19 @@ type ConfirmRequest struct {
 	Reaps bool `protobuf:"varint,60,opt,name=reaps,proto3" json:"reaps,omitempty"`
 	// How the main process ended, of an engine that is confirmed already and goes on without it. The
 	// agent believes it if that process has ended. A coordinator ignores it.
-	LeaderEnd     *LeaderEnd `protobuf:"bytes,61,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	LeaderEnd *LeaderEnd `protobuf:"bytes,61,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	// The agent has the kernel cap the engine's memory and cpu at its entitlement, in a cgroup of its
+	// own, before it answers. FAILED_PRECONDITION: this host cannot do that, and the caller must stop
+	// the engine. A stricter policy of the host stays in force. Only an agent takes it. An older agent
+	// ignores it: the answer then lacks Process.limit.
+	Limit         bool `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1844,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1857,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -1652,6 +1916,13 @@ func (x *ConfirmRequest) GetLeaderEnd() *LeaderEnd {
 	return nil
 }
 
+func (x *ConfirmRequest) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
 type ConfirmResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -1661,7 +1932,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1944,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1957,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -1711,14 +1982,17 @@ type ReleaseRequest struct {
 	// The host's agent says that no process of the engine lives. A coordinator ignores it in a
 	// request that does not come through the agent of the allocation's host, and an agent sets it
 	// itself, whatever a request says.
-	ProcessEnded  bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	ProcessEnded bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	// What the host's agent has counted: it replaces what a caller says. A coordinator ignores it in a
+	// call that does not come through that agent.
+	Incidents     []*Incident `protobuf:"bytes,64,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +2004,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +2017,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1788,6 +2062,13 @@ func (x *ReleaseRequest) GetProcessEnded() bool {
 	return false
 }
 
+func (x *ReleaseRequest) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unset if the id is unknown. Active with releasing set if a process of the engine may live.
@@ -1798,7 +2079,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2091,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2104,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -1845,7 +2126,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2138,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2151,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1904,7 +2185,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2197,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2210,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1958,7 +2239,7 @@ type AmendRequest struct {
 
 func (x *AmendRequest) Reset() {
 	*x = AmendRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2251,7 @@ func (x *AmendRequest) String() string {
 func (*AmendRequest) ProtoMessage() {}
 
 func (x *AmendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2264,7 @@ func (x *AmendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRequest.ProtoReflect.Descriptor instead.
 func (*AmendRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AmendRequest) GetId() string {
@@ -2031,7 +2312,7 @@ type AmendResponse struct {
 
 func (x *AmendResponse) Reset() {
 	*x = AmendResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2324,7 @@ func (x *AmendResponse) String() string {
 func (*AmendResponse) ProtoMessage() {}
 
 func (x *AmendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2337,7 @@ func (x *AmendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendResponse.ProtoReflect.Descriptor instead.
 func (*AmendResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AmendResponse) GetAllocation() *Allocation {
@@ -2077,7 +2358,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2370,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2383,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2128,7 +2409,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2421,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2434,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -2174,7 +2455,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2467,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2480,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -2217,15 +2498,17 @@ func (x *ResizeRequest) GetEntitled() *Resource {
 }
 
 type ResizeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// If the engine was last seen to use more memory than it is entitled to now, over_use says what
+	// its host does about that, as far as the coordinator knows: an older agent does not report it.
+	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2520,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2533,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -2274,7 +2557,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2569,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2582,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopRequest) GetId() string {
@@ -2339,7 +2622,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2634,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2647,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -2387,7 +2670,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2682,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2695,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -2445,7 +2728,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2740,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2753,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2507,7 +2790,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2802,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2815,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -2619,7 +2902,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2914,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2927,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -2682,7 +2965,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +2977,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +2990,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2757,7 +3040,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +3052,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +3065,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2824,7 +3107,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3119,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3132,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2894,7 +3177,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3189,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3202,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2996,7 +3279,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\v\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -3039,12 +3322,23 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
 	"actingUser\x12\x1c\n" +
-	"\treleasing\x18! \x01(\bR\treleasing\x123\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x121\n" +
+	"\tincidents\x18\" \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x123\n" +
 	"\n" +
 	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
+	"\bIncident\x12+\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.bursar.v1.IncidentKindR\x04kind\x12%\n" +
+	"\tdimension\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdimension\x12\x1d\n" +
+	"\x05count\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12$\n" +
+	"\tmost_used\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmostUsed\x12\x1d\n" +
+	"\x05bound\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05bound\x12\x18\n" +
+	"\aongoing\x18\b \x01(\bR\aongoing\"\xa7\x01\n" +
 	"\tLeaderEnd\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x126\n" +
 	"\vexit_status\x18\x02 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
@@ -3068,7 +3362,11 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xd8\x02\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\x8e\x01\n" +
+	"\vOverUseRule\x120\n" +
+	"\x06policy\x18\x01 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x12\x1c\n" +
+	"\ttolerance\x18\x02 \x01(\x05R\ttolerance\x12/\n" +
+	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xee\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
@@ -3080,7 +3378,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\bR\blaunched\x12\"\n" +
 	"\n" +
 	"reaper_pid\x18< \x01(\x05H\x01R\treaperPid\x88\x01\x01\x12/\n" +
-	"\x11reaper_start_time\x18= \x01(\x04H\x02R\x0freaperStartTime\x88\x01\x01B\x06\n" +
+	"\x11reaper_start_time\x18= \x01(\x04H\x02R\x0freaperStartTime\x88\x01\x01\x12\x14\n" +
+	"\x05limit\x18@ \x01(\bR\x05limitB\x06\n" +
 	"\x04_uidB\r\n" +
 	"\v_reaper_pidB\x14\n" +
 	"\x12_reaper_start_time\"j\n" +
@@ -3102,7 +3401,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +
 	"\x14PreferredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xab\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
 	"\x0fAllocateRequest\x121\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x012\b^[!-~]*$R\trequestId\x12\x89\x01\n" +
@@ -3116,7 +3415,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x04host\x18\b \x01(\v2\x15.bursar.v1.HostWishesR\x04host\x12)\n" +
 	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x123\n" +
 	"\bstreamed\x18\n" +
-	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x1a9\n" +
+	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x12\x14\n" +
+	"\x05limit\x18@ \x01(\bR\x05limit\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
@@ -3135,7 +3435,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x10AllocateResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xf7\x02\n" +
+	"allocation\"\x8d\x03\n" +
 	"\x0eConfirmRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12/\n" +
 	"\bentitled\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12,\n" +
@@ -3145,11 +3445,12 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05lease\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x05lease\x12\x14\n" +
 	"\x05reaps\x18< \x01(\bR\x05reaps\x123\n" +
 	"\n" +
-	"leader_end\x18= \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\"H\n" +
+	"leader_end\x18= \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12\x14\n" +
+	"\x05limit\x18\a \x01(\bR\x05limit\"H\n" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xf0\x01\n" +
+	"allocation\"\xad\x02\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
@@ -3157,7 +3458,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"exitStatus\x12.\n" +
 	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12#\n" +
-	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\"H\n" +
+	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\x12;\n" +
+	"\tincidents\x18@ \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3291,7 +3593,12 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*l\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*\x8a\x01\n" +
+	"\fIncidentKind\x12\x1d\n" +
+	"\x19INCIDENT_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19INCIDENT_KIND_MEMORY_KILL\x10\x01\x12\x1a\n" +
+	"\x16INCIDENT_KIND_OVER_USE\x10\x02\x12 \n" +
+	"\x1cINCIDENT_KIND_LIMIT_NOT_HELD\x10\x03*l\n" +
 	"\x0fLeaderEndPolicy\x12!\n" +
 	"\x1dLEADER_END_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16LEADER_END_POLICY_KEEP\x10\x01\x12\x1a\n" +
@@ -3330,167 +3637,177 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(LeaderEndPolicy)(0),                   // 1: bursar.v1.LeaderEndPolicy
-	(OverUsePolicy)(0),                     // 2: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 3: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 4: bursar.v1.Allocation
-	(*LeaderEnd)(nil),                      // 5: bursar.v1.LeaderEnd
-	(*Claim)(nil),                          // 6: bursar.v1.Claim
-	(*OverUse)(nil),                        // 7: bursar.v1.OverUse
-	(*Process)(nil),                        // 8: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 9: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 10: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 11: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 12: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 13: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 14: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 15: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 16: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 17: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 18: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 19: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 20: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 21: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 22: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 23: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 24: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 25: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 26: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 27: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 28: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 29: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 30: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 31: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 32: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 33: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 34: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 35: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 36: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 37: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 38: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 39: bursar.v1.ExplainResponse
-	nil,                                    // 40: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 41: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 42: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 43: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 44: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 45: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 46: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 47: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 49: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 50: bursar.v1.Shortfall
-	(*Account)(nil),                        // 51: bursar.v1.Account
-	(*HostFilters)(nil),                    // 52: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 53: bursar.v1.AccountName
-	(*Runners)(nil),                        // 54: bursar.v1.Runners
+	(IncidentKind)(0),                      // 1: bursar.v1.IncidentKind
+	(LeaderEndPolicy)(0),                   // 2: bursar.v1.LeaderEndPolicy
+	(OverUsePolicy)(0),                     // 3: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 4: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 5: bursar.v1.Allocation
+	(*Incident)(nil),                       // 6: bursar.v1.Incident
+	(*LeaderEnd)(nil),                      // 7: bursar.v1.LeaderEnd
+	(*Claim)(nil),                          // 8: bursar.v1.Claim
+	(*OverUse)(nil),                        // 9: bursar.v1.OverUse
+	(*OverUseRule)(nil),                    // 10: bursar.v1.OverUseRule
+	(*Process)(nil),                        // 11: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 12: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 13: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 14: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 15: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 16: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 17: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 18: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 19: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 20: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 21: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 22: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 23: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 24: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 25: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 26: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 27: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 28: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 29: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 30: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 31: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 32: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 33: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 34: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 35: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 36: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 37: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 38: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 39: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 40: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 41: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 42: bursar.v1.ExplainResponse
+	nil,                                    // 43: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 44: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 45: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 46: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 47: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 48: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 49: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 50: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 52: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 53: bursar.v1.Shortfall
+	(*Account)(nil),                        // 54: bursar.v1.Account
+	(*HostFilters)(nil),                    // 55: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 56: bursar.v1.AccountName
+	(*Runners)(nil),                        // 57: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	40, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	47, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	47, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	47, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	48, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	48, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	48, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	48, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	48, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	8,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	9,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	7,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	47, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	6,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	5,  // 15: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
-	48, // 16: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
-	9,  // 17: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	1,  // 18: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
-	41, // 19: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	47, // 20: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	47, // 21: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	48, // 22: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	2,  // 23: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	48, // 24: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	42, // 25: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	43, // 26: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	44, // 27: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	47, // 28: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	49, // 29: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	49, // 30: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	10, // 31: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	12, // 32: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	4,  // 33: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 34: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	8,  // 35: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	49, // 36: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	5,  // 37: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
-	4,  // 38: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	9,  // 39: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	4,  // 40: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	4,  // 41: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 42: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	49, // 43: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	4,  // 44: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	49, // 45: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	4,  // 46: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 47: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	4,  // 48: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	49, // 49: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	4,  // 50: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	4,  // 51: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 52: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 53: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	48, // 54: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	48, // 55: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	4,  // 56: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	46, // 57: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	4,  // 58: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	48, // 59: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	11, // 60: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	3,  // 61: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	50, // 62: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	51, // 63: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	52, // 64: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	53, // 65: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	4,  // 66: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	54, // 67: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	11, // 68: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	18, // 69: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	20, // 70: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	22, // 71: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	24, // 72: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	26, // 73: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	28, // 74: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	30, // 75: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	32, // 76: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	34, // 77: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	36, // 78: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	38, // 79: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	13, // 80: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	15, // 81: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	17, // 82: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	19, // 83: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	21, // 84: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	23, // 85: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	25, // 86: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	27, // 87: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	29, // 88: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	31, // 89: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	33, // 90: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	35, // 91: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	37, // 92: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	39, // 93: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	14, // 94: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	16, // 95: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	82, // [82:96] is the sub-list for method output_type
-	68, // [68:82] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	43, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	50, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	50, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	50, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	51, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	51, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	51, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	51, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	51, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	11, // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	12, // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	9,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	50, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	8,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	6,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
+	7,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
+	1,  // 17: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
+	51, // 18: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
+	51, // 19: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
+	51, // 20: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
+	12, // 21: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	2,  // 22: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
+	44, // 23: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	50, // 24: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	50, // 25: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	51, // 26: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	3,  // 27: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	51, // 28: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	3,  // 29: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
+	52, // 30: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
+	45, // 31: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	46, // 32: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	47, // 33: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	50, // 34: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	52, // 35: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	52, // 36: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	13, // 37: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	15, // 38: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	5,  // 39: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 40: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	11, // 41: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	52, // 42: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	7,  // 43: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
+	5,  // 44: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	12, // 45: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	6,  // 46: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
+	5,  // 47: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	5,  // 48: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 49: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	52, // 50: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	5,  // 51: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	52, // 52: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	5,  // 53: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 54: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	5,  // 55: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	52, // 56: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 57: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	5,  // 58: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 59: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 60: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	51, // 61: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	51, // 62: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	5,  // 63: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	49, // 64: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	5,  // 65: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 66: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	14, // 67: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	4,  // 68: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	53, // 69: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	54, // 70: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	55, // 71: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	56, // 72: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	5,  // 73: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	57, // 74: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	14, // 75: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	21, // 76: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	23, // 77: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	25, // 78: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	27, // 79: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	29, // 80: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	31, // 81: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	33, // 82: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	35, // 83: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	37, // 84: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	39, // 85: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	41, // 86: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	16, // 87: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	18, // 88: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	20, // 89: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	22, // 90: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	24, // 91: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	26, // 92: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	28, // 93: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	30, // 94: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	32, // 95: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	34, // 96: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	36, // 97: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	38, // 98: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	40, // 99: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	42, // 100: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	17, // 101: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	19, // 102: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	89, // [89:103] is the sub-list for method output_type
+	75, // [75:89] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3500,16 +3817,16 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[4].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[5].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[20].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[6].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[7].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   43,
+			NumEnums:      5,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

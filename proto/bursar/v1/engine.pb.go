@@ -43,8 +43,10 @@ type LaunchRequest struct {
 	Entitled       *Resource `protobuf:"bytes,7,opt,name=entitled,proto3" json:"entitled,omitempty"`
 	Address        string    `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	ApplicationIds []string  `protobuf:"bytes,9,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in ConfirmRequest. The command does not run before its cgroup has the limit.
+	Limit         bool `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LaunchRequest) Reset() {
@@ -138,6 +140,13 @@ func (x *LaunchRequest) GetApplicationIds() []string {
 		return x.ApplicationIds
 	}
 	return nil
+}
+
+func (x *LaunchRequest) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
 }
 
 // LaunchLogs say where an engine's output goes.
@@ -265,7 +274,7 @@ var File_bursar_v1_engine_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
-	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\"\xe2\x04\n" +
+	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\"\xf8\x04\n" +
 	"\rLaunchRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12<\n" +
 	"\acommand\x18\x02 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
@@ -277,7 +286,8 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\x04logs\x18\x06 \x01(\v2\x15.bursar.v1.LaunchLogsR\x04logs\x12/\n" +
 	"\bentitled\x18\a \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12\"\n" +
 	"\aaddress\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x128\n" +
-	"\x0fapplication_ids\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eapplicationIds\x1a>\n" +
+	"\x0fapplication_ids\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eapplicationIds\x12\x14\n" +
+	"\x05limit\x18\f \x01(\bR\x05limit\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +

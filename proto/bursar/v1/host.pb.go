@@ -1166,7 +1166,13 @@ type EngineReport struct {
 	StopError string `protobuf:"bytes,7,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	// That its main process has ended while others of it live on. In every report of the engine as
 	// long as that is so. Unset, as from an older agent: not known.
-	LeaderEnd     *LeaderEnd `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	LeaderEnd *LeaderEnd `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	// All incidents of the engine so far, in every report. The coordinator keeps the higher count of
+	// its own and the agent's: an agent that has lost its state begins anew.
+	Incidents []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	// What its host does if it uses more than it is entitled to. Unset, as from an older agent: not
+	// known.
+	OverUseRule   *OverUseRule `protobuf:"bytes,64,opt,name=over_use_rule,json=overUseRule,proto3" json:"over_use_rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1257,6 +1263,20 @@ func (x *EngineReport) GetLeaderEnd() *LeaderEnd {
 	return nil
 }
 
+func (x *EngineReport) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+func (x *EngineReport) GetOverUseRule() *OverUseRule {
+	if x != nil {
+		return x.OverUseRule
+	}
+	return nil
+}
+
 // EngineEnd is the tombstone of an engine whose last process ended.
 type EngineEnd struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1271,7 +1291,8 @@ type EngineEnd struct {
 	Measured     *Resource `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
 	MeasuredPeak *Resource `protobuf:"bytes,7,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// When and how its main process had ended, if others of it lived on.
-	LeaderEnd     *LeaderEnd `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	LeaderEnd     *LeaderEnd  `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	Incidents     []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1358,6 +1379,13 @@ func (x *EngineEnd) GetMeasuredPeak() *Resource {
 func (x *EngineEnd) GetLeaderEnd() *LeaderEnd {
 	if x != nil {
 		return x.LeaderEnd
+	}
+	return nil
+}
+
+func (x *EngineEnd) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
 	}
 	return nil
 }
@@ -2516,7 +2544,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xa4\x03\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\x9d\x04\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2527,7 +2555,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\x123\n" +
 	"\n" +
-	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\"\x91\x03\n" +
+	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12;\n" +
+	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12:\n" +
+	"\rover_use_rule\x18@ \x01(\v2\x16.bursar.v1.OverUseRuleR\voverUseRule\"\xce\x03\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2538,7 +2568,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bmeasured\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x123\n" +
 	"\n" +
-	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\"\xab\x01\n" +
+	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12;\n" +
+	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -2698,7 +2729,9 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*Allocation)(nil),              // 36: bursar.v1.Allocation
 	(*OverUse)(nil),                 // 37: bursar.v1.OverUse
 	(*LeaderEnd)(nil),               // 38: bursar.v1.LeaderEnd
-	(*ExitStatus)(nil),              // 39: bursar.v1.ExitStatus
+	(*Incident)(nil),                // 39: bursar.v1.Incident
+	(*OverUseRule)(nil),             // 40: bursar.v1.OverUseRule
+	(*ExitStatus)(nil),              // 41: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
 	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
@@ -2728,50 +2761,53 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	37, // 24: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
 	34, // 25: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
 	38, // 26: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
-	33, // 27: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	39, // 28: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 29: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 30: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	38, // 31: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	36, // 32: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 33: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 34: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 35: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 36: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 37: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 38: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 39: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 40: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 41: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	35, // 42: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 43: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 44: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 45: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 46: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 47: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 48: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 49: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 50: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 51: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 52: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 53: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 54: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 55: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 56: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 57: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 58: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 59: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 60: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 61: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 62: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 63: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 64: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 65: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	57, // [57:66] is the sub-list for method output_type
-	48, // [48:57] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	39, // 27: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
+	40, // 28: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
+	33, // 29: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	41, // 30: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 31: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 32: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	38, // 33: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	39, // 34: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	36, // 35: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 36: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	35, // 37: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 38: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	35, // 39: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 40: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 41: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	31, // 42: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 43: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 44: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	35, // 45: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 46: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 47: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	35, // 48: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 49: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	36, // 50: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 51: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 52: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 53: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 54: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 55: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 56: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 57: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 58: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 59: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 60: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 61: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 62: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 63: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 64: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 65: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 66: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 67: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 68: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	60, // [60:69] is the sub-list for method output_type
+	51, // [51:60] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -336,6 +336,8 @@ type Additions struct {
 	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,1008,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
 	// Of a host: an operator has cordoned the name, and no agent has registered it yet.
 	Expected bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Of an allocation, live or ended: Allocation.incidents.
+	Incidents []*v1.Incident `protobuf:"bytes,1030,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	// Of an allocation: what Allocation says in the field of this name, and what its Process says.
 	Releasing     bool `protobuf:"varint,1060,opt,name=releasing,proto3" json:"releasing,omitempty"`
 	Launched      bool `protobuf:"varint,1061,opt,name=launched,proto3" json:"launched,omitempty"`
@@ -455,6 +457,13 @@ func (x *Additions) GetExpected() bool {
 		return x.Expected
 	}
 	return false
+}
+
+func (x *Additions) GetIncidents() []*v1.Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
 }
 
 func (x *Additions) GetReleasing() bool {
@@ -699,7 +708,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xed\x04\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -716,7 +725,8 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"leader_end\x18\xfc\a \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12\x13\n" +
 	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
 	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
-	"\bexpected\x18\xf1\a \x01(\bR\bexpected\x12\x1d\n" +
+	"\bexpected\x18\xf1\a \x01(\bR\bexpected\x122\n" +
+	"\tincidents\x18\x86\b \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x12\x1d\n" +
 	"\treleasing\x18\xa4\b \x01(\bR\treleasing\x12\x1b\n" +
 	"\blaunched\x18\xa5\b \x01(\bR\blaunched\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
@@ -760,8 +770,9 @@ var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*v1.Resource)(nil),           // 11: bursar.v1.Resource
 	(*v1.Claim)(nil),              // 12: bursar.v1.Claim
 	(*v1.LeaderEnd)(nil),          // 13: bursar.v1.LeaderEnd
-	(*v1.Quota)(nil),              // 14: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 15: bursar.v1.Provider
+	(*v1.Incident)(nil),           // 14: bursar.v1.Incident
+	(*v1.Quota)(nil),              // 15: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 16: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
@@ -781,14 +792,15 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	12, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
 	13, // 15: bursar.store.v1.Additions.leader_end:type_name -> bursar.v1.LeaderEnd
 	10, // 16: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
-	14, // 17: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	15, // 18: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 19: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	14, // 17: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
+	15, // 18: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	16, // 19: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 20: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// lastWord is how long run asks how a command ended, if a signal ended it and the answer to the
+// release did not say so.
+const lastWord = 2 * time.Second
+
+// runEnd returns what the program ends with. It prints why the command ended, if somebody else than
+// the command is the cause.
+func (c *cli) runEnd(ctx context.Context, cl *client.Client, result client.RunResult, err error) error {
+	var failed *client.RunError
+	if !errors.As(err, &failed) {
+		a := result.Allocation
+		if killed(result.State) && !hasEnded(a) {
+			a = c.endedAllocation(ctx, cl, a.GetId())
+		}
+		c.sayEnd(a)
+		return ended(result.State)
+	}
+	switch failed.Phase {
+	case client.PhaseStart:
+		switch {
+		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+			return &exitError{exitNotFound, err}
+		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+			return &exitError{exitNotExecutable, err}
+		}
+	case client.PhaseConfirm:
+		c.sayf("bursar: stopped the command, which may not run without its allocation")
+		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
+			return &exitError{exitNoResources, err}
+		}
+	case client.PhaseRelease:
+		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
+		if killed(result.State) {
+			c.sayEnd(c.endedAllocation(ctx, cl, result.Allocation.GetId()))
+		}
+		return ended(result.State)
+	case client.PhaseAllocate:
+	}
+	return err
+}
+
+// killed reports whether a signal has ended a command, or what its shell ran.
+func killed(state *os.ProcessState) bool {
+	status := client.ExitStatus(state)
+	return status.GetSignal() != 0 || status.GetCode() > exitSignal
+}
+
+// endedAllocation waits for a moment until it is known how an allocation ended. It returns nil if
+// nobody says.
+func (c *cli) endedAllocation(ctx context.Context, cl *client.Client, id string) (last *bursarv1.Allocation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	_ = waitFor(ctx, func() (bool, error) {
+		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+		if hasEnded(res.GetAllocation()) {
+			last = res.GetAllocation()
+		}
+		return last != nil || err != nil && ctx.Err() != nil, nil
+	})
+	return last
+}
+
+// sayEnd prints why a command ended, with what to ask for next time. It prints nothing about one
+// that ended by itself.
+func (c *cli) sayEnd(a *bursarv1.Allocation) {
+	why := endCause(a)
+	if why == "" {
+		return
+	}
+	c.sayf("bursar: %s", printable(why))
+	if facts := memoryFacts(a); facts != "" {
+		c.sayf("bursar: %s", facts)
+	}
+}
