@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/hold"
 )
 
 // chunk is how much output is read at a time. A pipe holds 64 KiB.
@@ -21,6 +23,13 @@ type engine struct {
 	stdout, stderr *logFile
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
+
+	// gate is what it waits at until it is confirmed; nil: it runs from the start. command and
+	// program are what it becomes then.
+	gate             *hold.Gate
+	command, program string
+	// startTime is when it started, in clock ticks after boot.
+	startTime uint64
 
 	// stderrLines and ownCgroup are as the Spec says. killsBefore is how many processes of its
 	// cgroup had been killed before it started.
@@ -43,12 +52,19 @@ func (e *engine) keep(known <-chan bool) {
 			e.abandon(ended)
 			return
 		}
+		if e.gate != nil {
+			_ = answer(e.begin()) // an agent that is gone does not want to know
+		}
 		exit = <-ended
 		e.record(exit)
 	case exit = <-ended:
 		// It stays a zombie until the agent has decided, so that its pid is its own until then.
 		e.record(exit)
-		if !<-known {
+		known := <-known
+		if known && e.gate != nil {
+			_ = answer(e.asStarted()) // it was ended while it waited, which its exit says
+		}
+		if !known {
 			e.killTree()
 		}
 	}

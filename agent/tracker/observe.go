@@ -99,6 +99,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	*e = entry{
 		phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
 		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError,
+		memoryLimit: e.memoryLimit, reportedMemoryLimit: e.reportedMemoryLimit,
 	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {

@@ -111,13 +111,17 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 
 // report is the engine's part of the next Sync; nil if the coordinator knows all there is.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
-	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError
+	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError ||
+		e.memoryLimit != e.reportedMemoryLimit
 	if !t.full && !changed {
 		return nil
 	}
-	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError}
+	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError, MemoryLimitBytes: e.memoryLimit}
 	if e.stopError != e.reportedStopError {
 		e.reportedStopError, e.pending = e.stopError, true
+	}
+	if e.memoryLimit != e.reportedMemoryLimit {
+		e.reportedMemoryLimit, e.pending = e.memoryLimit, true
 	}
 	if e.usage != nil {
 		report.Measured, report.UnreclaimableBytes, report.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)

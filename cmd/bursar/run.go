@@ -23,8 +23,9 @@ func (c *cli) runCommand() *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Start a command when there is room, and give all back at its end",
 		Long: `Run asks this machine's agent for resources and starts the command when they are
-granted. It confirms the process, and gives everything back when the process
-ends, for whatever reason. While it waits it shows its place in the queue and
+granted. The process is confirmed before the command begins, so that the
+command sees the limits of its own cgroup from the start. Run gives everything
+back when the process ends, for whatever reason. While it waits it shows its place in the queue and
 the reason. It passes signals on and ends with the command's own exit code
 (128+n if signal n ended it). SIGHUP and SIGINT that were ignored when it was
 started, as under nohup or in a script's background, stay ignored for it and the
@@ -102,6 +103,8 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	group := !term.IsTerminal(int(c.in.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
+	held := holdCommand(command)
+	defer held.abandon()
 	relay := newRelay(group, cancel)
 	stopShowing := c.showWait(ctx, cl, req)
 	result, err := cl.Run(ctx, client.RunOptions{
@@ -110,9 +113,14 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 			stopShowing()
 			c.sayNormalized(a)
 		},
-		Started: relay.to,
-		Ending:  relay.stop,
+		Started: func(process *os.Process) {
+			held.started()
+			relay.to(process)
+		},
+		Confirmed: held.begin,
+		Ending:    relay.stop,
 	})
+	held.started()
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {

@@ -37,6 +37,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.updateMeasured(h, c.Engines, sampled)
 	if c.Full {
+		l.tokenArrived(h)
 		h.needFull = l.reconcile(h, c.Engines, seen, sampled, &result)
 	}
 	for _, v := range c.Vetoes {
@@ -179,9 +180,9 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			e.Unreclaimable = r.Unreclaimable
 		}
 		stopError := validText(r.StopError)
-		changed := e.State == Active && e.StopError != stopError
+		changed := e.State == Active && (e.StopError != stopError || e.MemoryLimit != r.MemoryLimit)
 		if changed {
-			e.StopError = stopError
+			e.StopError, e.MemoryLimit = stopError, r.MemoryLimit
 		}
 		if e.State == Active && l.updateOverUse(e, r.OverUse) || changed {
 			l.recordEntry(e)

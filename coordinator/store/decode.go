@@ -74,8 +74,8 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
 	a.Releasing = more.GetReleasing()
+	a.ErrorOutput, a.StopError, a.MemoryLimit = more.GetErrorOutput(), more.GetStopError(), ledger.PagesOf(more.GetMemoryLimitBytes())
 	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
 		a.Claimed = r.claim(c)
@@ -122,6 +122,7 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 	more := r.additions("capacity", m.Capacity)
 	h.MachineID, h.PIDNamespace, h.Left, h.Expected = more.GetMachineId(), more.GetPidNamespace(), more.GetLeft(), more.GetExpected()
 	h.CordonedUntil = r.instant("cordoned_until", more.GetCordonedUntil())
+	h.Token, h.TokenBefore = ledger.TokenHash(more.GetIdentityToken()), ledger.TokenHash(more.GetIdentityTokenBefore())
 	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
 		r.fail("capacity", err)
 	}

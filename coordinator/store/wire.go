@@ -137,6 +137,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(at)
 	}
 	w.text(1010, a.ActingUser())
+	w.integer(1052, a.MemoryLimit.Bytes())
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
 }

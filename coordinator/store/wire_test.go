@@ -66,7 +66,10 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError, ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
+	additions := &storev1.Additions{
+		ErrorOutput: a.ErrorOutput, StopError: a.StopError, MemoryLimitBytes: a.MemoryLimit.Bytes(), ActingUser: a.ActingUser(),
+		Releasing: a.Releasing, Launched: a.Process.Launched,
+	}
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
 	}

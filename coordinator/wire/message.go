@@ -88,6 +88,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.OverUse = overUseMessages(a.OverUse)
 	m.MeasuredPeak = VectorMessage(a.Peak)
 	m.StopError = a.StopError
+	m.MemoryLimitBytes = a.MemoryLimit.Bytes()
 	m.Claimed = claimMessage(a.Claimed)
 	m.ActingUser = a.ActingUser()
 	return m
@@ -265,7 +266,7 @@ func sampleMessage(s *ledger.Sample) *bursarv1.HostSample {
 		MemorySomeAvg10: s.MemorySome10, MemoryFullAvg10: s.MemoryFull10, CpuSomeAvg10: s.CPUSome10,
 		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsed, Processes: s.Processes, Degraded: s.Degraded,
 		SwapTotalBytes: s.SwapTotal, HugePagesTotalBytes: s.HugePagesTotal, HugePagesFreeBytes: s.HugePagesFree,
-		OutOfMemoryKills: s.OutOfMemoryKills, Refusal: s.Refusal, Disks: diskMessages(s.Disks),
+		OutOfMemoryKills: s.OutOfMemoryKills, Refusal: s.Refusal, Disks: diskMessages(s.Disks), Notes: s.Notes,
 	}
 }
 

@@ -12,6 +12,7 @@ const (
 	longestPath    = 4096
 	mostEngines    = 100_000
 	mostDegraded   = 32
+	mostNotes      = 8
 	mostDisks      = 64
 	largestInteger = 1<<53 - 1
 )
@@ -27,7 +28,7 @@ func IsPlain(request any) bool {
 		return false
 	}
 	for _, e := range m.GetEngines() {
-		if e.GetUnreclaimableBytes() < 0 || len(e.GetOverUse()) > 0 || len(e.GetStopError()) > longestText ||
+		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || len(e.GetStopError()) > longestText ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
 			return false
 		}
@@ -61,5 +62,10 @@ func isPlainSample(m *bursarv1.HostSample) bool {
 			return false
 		}
 	}
-	return len(m.GetDegraded()) <= mostDegraded && len(m.GetDisks()) <= mostDisks && len(m.GetRefusal()) <= longestText
+	for _, note := range m.GetNotes() {
+		if len(note) > longestText {
+			return false
+		}
+	}
+	return len(m.GetDegraded()) <= mostDegraded && len(m.GetNotes()) <= mostNotes && len(m.GetDisks()) <= mostDisks && len(m.GetRefusal()) <= longestText
 }

@@ -286,9 +286,13 @@ type Allocation struct {
 	// not the owner, may act on the allocation. Empty: the label user may.
 	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	// Its caller has released it while its process lived. It counts until the process has ended.
-	Releasing     bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Releasing bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	// The limit of memory in bytes that the kernel has for the engine's own cgroup, as its host's
+	// agent has read it back. It covers what the engine has touched since it came to that cgroup. 0:
+	// none holds, such as without a policy that limits, or its agent is of an older version.
+	MemoryLimitBytes int64 `protobuf:"varint,38,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Allocation) Reset() {
@@ -550,6 +554,13 @@ func (x *Allocation) GetReleasing() bool {
 		return x.Releasing
 	}
 	return false
+}
+
+func (x *Allocation) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
 }
 
 // Claim is what an agent says of an engine. Nobody has checked it.
@@ -2827,7 +2838,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\v\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2870,7 +2881,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
 	"actingUser\x12\x1c\n" +
-	"\treleasing\x18! \x01(\bR\treleasing\x1a9\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x12,\n" +
+	"\x12memory_limit_bytes\x18& \x01(\x03R\x10memoryLimitBytes\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
