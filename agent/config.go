@@ -33,9 +33,9 @@ const (
 
 // Config is an agent's configuration. The zero value of a field is its default.
 type Config struct {
-	// HostID names the host in the whole cluster. Default: the id in the state file, and the
-	// machine's host name if there is none. So the default stays if the machine gets another name.
-	// It must stay the same as long as engines run.
+	// HostID names the host in the whole cluster. Default: the id that the host had before, even if
+	// the machine has another name now; at first the machine's host name. It must stay the same as
+	// long as engines run.
 	HostID string `yaml:"hostId" reload:"start"`
 	// Address is where this host's engines can be reached, for clients; default: the machine's
 	// host name.
