@@ -15,7 +15,7 @@ import (
 func TestAProgramThatOnlyTheKernelRefusesIsNamed(t *testing.T) {
 	s := launcher(t)
 	program := filepath.Join(folder(t), "program")
-	if err := os.WriteFile(program, []byte("\x7fELF, but no more"), 0o755); err != nil { //nolint:gosec // it is to be executed
+	if err := os.WriteFile(program, []byte("\x7fELF, but no more"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a := s.allocate(10)
@@ -35,7 +35,7 @@ func TestAProgramThatOnlyTheKernelRefusesIsNamed(t *testing.T) {
 func TestAScriptWithoutItsInterpreterIsRefusedBeforeItIsConfirmed(t *testing.T) {
 	s := launcher(t)
 	program := filepath.Join(folder(t), "script")
-	if err := os.WriteFile(program, []byte("#!/none/such\n"), 0o755); err != nil { //nolint:gosec // it is to be executed
+	if err := os.WriteFile(program, []byte("#!/none/such\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a := s.allocate(10)

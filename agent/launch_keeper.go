@@ -192,7 +192,7 @@ func (a *Agent) endHeldKeeper(ctx context.Context, id string, now time.Time) (wa
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
 	case err != nil:
-		return true, nil //nolint:nilerr // as long as it cannot be seen, it has not ended
+		return true, nil // as long as it cannot be seen, it has not ended
 	case engine.StartTime == kept.StartTime && !engine.Ended():
 		return false, nil // it was released, and runs on
 	}

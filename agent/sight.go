@@ -89,9 +89,9 @@ func (a *Agent) look(now time.Time) {
 	}
 	a.sight.at = now
 	blind := meter.Blind()
-	switch {
-	case blind == a.sight.blind:
-	case blind == "":
+	switch blind {
+	case a.sight.blind:
+	case "":
 		a.log.Info("the agent sees the processes of all users again")
 	default:
 		a.log.Warn(blindNote(blind))

@@ -71,13 +71,13 @@ func probe(program string) error {
 func interpreter(program string) (string, error) {
 	file, err := os.OpenFile(program, os.O_RDONLY|unix.O_NONBLOCK, 0) //nolint:gosec // as its user
 	if err != nil {
-		return "", nil //nolint:nilerr // it may be executed and not read
+		return "", nil // it may be executed and not read
 	}
 	defer file.Close()
 	head := make([]byte, 256) // as much as the kernel looks at
 	n, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", nil //nolint:nilerr // the kernel says what is wrong
+		return "", nil // the kernel says what is wrong
 	}
 	head = head[:n]
 	line, script := bytes.CutPrefix(head, []byte("#!"))

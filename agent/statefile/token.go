@@ -69,7 +69,7 @@ func (d *Dir) writeToken() error {
 // keepToken puts the token where it is missing: the directory was removed and made again.
 func (d *Dir) keepToken() error {
 	if _, err := os.Lstat(d.tokenFile()); len(d.token) == 0 || !errors.Is(err, fs.ErrNotExist) {
-		return nil //nolint:nilerr // what else is wrong there, SetToken finds
+		return nil // what else is wrong there, SetToken finds
 	}
 	return d.writeToken()
 }

@@ -51,7 +51,7 @@ func TestAnIdentityTokenIsKept(t *testing.T) {
 
 // What is no token says nothing: the coordinator decides by the place of the agent.
 func TestAnOddTokenIsNone(t *testing.T) {
-	for name, make := range map[string]func(file string) error{
+	for name, put := range map[string]func(file string) error{
 		"empty":    func(file string) error { return os.WriteFile(file, nil, 0o600) },
 		"too long": func(file string) error { return os.WriteFile(file, []byte(strings.Repeat("x", 65)), 0o600) },
 		"a pipe":   func(file string) error { return unix.Mkfifo(file, 0o600) },
@@ -59,7 +59,7 @@ func TestAnOddTokenIsNone(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "agent")
 		dir := open(t, path)
-		if err := make(filepath.Join(path, "state.identity")); err != nil {
+		if err := put(filepath.Join(path, "state.identity")); err != nil {
 			t.Fatal(err)
 		}
 		if token, err := dir.Token(); token != nil || err != nil {

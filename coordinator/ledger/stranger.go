@@ -57,7 +57,7 @@ func (l *Ledger) checkAgent(h *host, c *RegisterCommand) error {
 	case h.state == LostHost || silent && !h.tracksAny():
 		// no engine is left that it would have to see
 		return nil
-	case proof == proven && (h.Left || l.isQuiet(h)) && !(sameBoot && h.PIDNamespace == initialPIDs && h.tracksAny()):
+	case proof == proven && (h.Left || l.isQuiet(h)) && (!sameBoot || h.PIDNamespace != initialPIDs || !h.tracksAny()):
 		// the state directory has moved with its host, and the known place has ended
 		return nil
 	case sameMachine && !sameBoot && l.outlived(h, c.Uptime, silent):

@@ -67,7 +67,7 @@ func (g *Gate) Started() {
 func (g *Gate) Release(ctx context.Context) error {
 	defer g.Abandon()
 	if _, err := g.let.Write([]byte{letGo}); err != nil {
-		return nil //nolint:nilerr // it has ended
+		return nil // it has ended
 	}
 	failed := make(chan syscall.Errno, 1)
 	go func() {

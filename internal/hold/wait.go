@@ -27,7 +27,8 @@ func Wait() {
 	unix.CloseOnExec(first)
 	unix.CloseOnExec(status)
 	asBefore()
-	os.Exit(become(first, status, path))
+	become(first, status, path)
+	os.Exit(exitUnbegun)
 }
 
 // parse reads what Command has written. The descriptors must be pipes: the variable may be a
@@ -63,7 +64,8 @@ func asBefore() {
 	}()
 }
 
-func become(first, status int, path string) (code int) {
+// become waits and replaces this program by the command. It returns if that is not to be, or fails.
+func become(first, status int, path string) {
 	var word [1]byte
 	for {
 		n, err := unix.Read(first, word[:])
@@ -71,7 +73,7 @@ func become(first, status int, path string) (code int) {
 			continue
 		}
 		if err != nil || n != 1 || word[0] != letGo {
-			return exitUnbegun
+			return
 		}
 		break
 	}
@@ -80,5 +82,4 @@ func become(first, status int, path string) (code int) {
 	errno := syscall.EINVAL                         // such as for a zero byte, which no argument can have
 	errors.As(err, &errno)
 	_, _ = unix.Write(status, binary.NativeEndian.AppendUint32(nil, uint32(errno)))
-	return exitUnbegun
 }

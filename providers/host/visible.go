@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,12 +106,7 @@ func inGroup(group int) bool {
 	if err != nil {
 		return false
 	}
-	for _, g := range groups {
-		if g == group {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(groups, group)
 }
 
 // mayTrace reports whether this process has CAP_SYS_PTRACE.
