@@ -33,11 +33,12 @@ within 10 held || fault "the limit that was read back is not shown: $(b allocati
 say 'its entitlement falls below what it holds'
 b resize "$id" -m 100MiB >/dev/null
 lowered() { (($(limit "$id") > 0 && $(limit "$id") <= 190 << 20)); }
-sleep 6 # two measurements and more
-now=$(limit "$id")
+over() { says "$id" over-use; }
+within 20 over || fault 'no over-use is shown'
 if says "$id" 'the kernel holds it there'; then fault "no limit is named: $(b allocations "$id" | grep -E 'over-use|limit')"; fi
 if ! lowered; then
-  says "$id" "the kernel holds it at $((now >> 20))MiB" || fault "the limit that the kernel has is not named: $(b allocations "$id" | grep -E 'over-use|limit')"
+  named() { says "$id" "the kernel holds it at $(($(limit "$id") >> 20))MiB"; }
+  within 10 named || fault "the limit that the kernel has is not named: $(b allocations "$id" | grep -E 'over-use|limit')"
 fi
 
 say 'it may have more again: the limit is set within seconds'
@@ -57,7 +58,6 @@ pid=$!
 eventually grep -q touched "$WORK/b.out"
 id=$(b allocate -m 200MiB -l user=root -l engineType=lim 2>/dev/null | grep -oE '^[a-z0-9]+' | head -n 1)
 b confirm "$id" --pid "$pid" >/dev/null
-over() { says "$id" over-use; }
 within 15 over || fault 'no over-use is shown'
 if says "$id" 'the kernel holds it'; then fault "300 MiB of 200 are not held: $(b allocations "$id" | grep -E 'over-use|limit')"; fi
 echo >&9

@@ -23,7 +23,8 @@ AGENT=$LAST
 works() { timeout 5 "$BURSAR" run --memory 1MiB -l user=b -- true; }
 within 20 works || fault 'the host starts no engines'
 [[ $(b hosts -o json | grep -c '"sampleTime"') == 1 ]] || fault "the machine is counted twice: $(b hosts)"
-b hosts localhost | grep -q 'named node-17 now' || fault "the host has no note: $(b hosts localhost)"
+noted() { b hosts localhost | grep -q 'named node-17 now'; }
+within 15 noted || fault "the host has no note: $(b hosts localhost)"
 grep -q 'WARN.*named node-17 now' "$WORK/agent2.log" || fault 'the log does not say which id the host has'
 sleep 22 # lostAfter
 active || fault "the engine was lost: $(b allocations --ended)"
