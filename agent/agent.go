@@ -122,6 +122,8 @@ type State interface {
 	Begin(state statefile.State) error
 	Save(state statefile.State) error
 	SetAside(now time.Time) (string, error)
+	Token() ([]byte, error)
+	SetToken(token []byte) error
 	Intact() bool
 	File() string
 	Close() error
@@ -187,11 +189,14 @@ type Agent struct {
 	keepersFile sync.Mutex
 
 	draining bool // as last logged; of the sync loop alone
+	// token is the identity token that the next registration shows; of the sync loop alone.
+	token []byte
 	// otherClusters are those that were logged; of the sync loop alone.
 	otherClusters map[clusterid.Identity]bool
 
 	// Of the measuring loop alone:
 	degraded []string // sources that could not be read, as last logged
+	sight    sight
 	// protectsAll is which settings protect all that there is, as last logged.
 	protectsAll []*ConfigError
 	cleaned     time.Time // when records of engines were last cleaned up
@@ -358,6 +363,8 @@ func (a *Agent) open(ctx context.Context) error {
 		saved.Epoch, saved.Leadership = 0, 0
 	}
 	a.pinCluster(&saved)
+	a.readToken()
+	a.sayHeld()
 	now := time.Now()
 	// If the state was lost, the clock makes it grow all the same.
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))

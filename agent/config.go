@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
@@ -32,8 +33,9 @@ const (
 
 // Config is an agent's configuration. The zero value of a field is its default.
 type Config struct {
-	// HostID names the host in the whole cluster. Default: the machine's host name. It must stay
-	// the same as long as engines run.
+	// HostID names the host in the whole cluster. Default: the id that the host had before, even if
+	// the machine has another name now; at first the machine's host name. It must stay the same as
+	// long as engines run.
 	HostID string `yaml:"hostId" reload:"start"`
 	// Address is where this host's engines can be reached, for clients; default: the machine's
 	// host name.
@@ -148,6 +150,9 @@ func (e *ConfigError) Error() string {
 type settings struct {
 	Config
 
+	// machineName is the machine's host name if HostID is a default; empty: HostID is configured.
+	machineName string
+
 	capacity   resource.Vector // cap; memory and cpu only if configured
 	protected  resource.Vector
 	safety     int64 // bytes; as host.Options takes it
@@ -162,6 +167,7 @@ type settings struct {
 // The error is that of Validate.
 func (c Config) WithDefaults() (Config, error) {
 	s, err := c.resolve()
+	s.HostID = c.HostID // so that it is still known to be a default
 	return s.Config, err
 }
 
@@ -173,16 +179,20 @@ func (c Config) Validate() error {
 
 // resolve fills in the defaults and reads every field.
 func (c Config) resolve() (settings, error) {
+	c.StateDir = orDefault(c.StateDir, DefaultStateDir)
+	machineName := ""
 	if c.HostID == "" || c.Address == "" {
 		name, err := os.Hostname()
 		if err != nil {
 			return settings{}, fmt.Errorf("host name: %w", err)
 		}
-		c.HostID, c.Address = orDefault(c.HostID, name), orDefault(c.Address, name)
+		if c.HostID == "" {
+			machineName, c.HostID = name, orDefault(statefile.HostOf(c.StateDir), name)
+		}
+		c.Address = orDefault(c.Address, name)
 	}
 	c.Socket = orDefault(c.Socket, DefaultSocket)
 	c.SocketMode = orDefault(c.SocketMode, "0666")
-	c.StateDir = orDefault(c.StateDir, DefaultStateDir)
 	c.Safety = orDefault(c.Safety, "128MiB")
 	c.Tick = orDefault(c.Tick, DefaultTick)
 	c.Patience = orDefault(c.Patience, DefaultPatience)
@@ -195,7 +205,7 @@ func (c Config) resolve() (settings, error) {
 	if len(c.Coordinators) == 0 && c.Discovery == DiscoveryStatic {
 		c.Coordinators = []string{"http://127.0.0.1:7070"}
 	}
-	s := settings{Config: c}
+	s := settings{Config: c, machineName: machineName}
 	for _, check := range []func() error{
 		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.resolveLaunch, s.checkAccounts, s.resolveCgroups,
 		s.checkPolicies, s.checkCallers, s.checkLogLevel, s.checkHost,

@@ -74,6 +74,9 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
 	}
+	if number != 0 {
+		a.cgroups.Settle(ctx, request.GetId())
+	}
 	a.measureIn(settleTime)
 	return &bursarv1.ConfirmResponse{Allocation: a.limited(unsealed(answer.msg.GetAllocation()))}, nil
 }
@@ -212,6 +215,8 @@ func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
 		return found, notThere(number, "a process of this host that runs")
+	case errors.Is(err, host.ErrHidden):
+		return found, notThere(number, "a process that this agent can see; /proc hides this one from the agent's user: want an agent of root, or a /proc without hidepid")
 	case err != nil:
 		return found, connect.NewError(connect.CodeInternal, err)
 	case started != 0 && started != found.StartTime:

@@ -33,7 +33,7 @@ func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursar
 			err = connect.NewError(connect.CodeAborted, errors.New("a later incarnation has registered"))
 			return
 		}
-		c.host, r.Epoch = q, c.epoch
+		c.host, r.Epoch, r.IdentityToken = q, c.epoch, c.gives
 	})
 	return r, err
 }
@@ -94,4 +94,22 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 		<-held
 	}
 	return r, nil
+}
+
+// registration is the last one.
+func (c *coordinator) registration() (q *bursarv1.RegisterRequest) {
+	c.do(func() { q = c.host })
+	return q
+}
+
+// notes are those of the last sample.
+func (c *coordinator) notes() (notes []string) {
+	c.do(func() {
+		for _, sync := range c.syncs {
+			if sync.GetSample() != nil {
+				notes = sync.GetSample().GetNotes()
+			}
+		}
+	})
+	return notes
 }

@@ -66,7 +66,8 @@ type coordinator struct {
 	refuseConfirm bool
 	// confirming is called first by each Confirm.
 	confirming func(id string)
-	left       int // callers that went away while they waited
+	gives      []byte // the identity token of a registration; nil: none, as of an older coordinator
+	left       int    // callers that went away while they waited
 	streams    waitStreams
 	// careful coordinators give nothing out on a host that has not reported all its engines since
 	// they began to lead; heardAll says that it has. What they refuse until then has this code:

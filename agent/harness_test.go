@@ -19,6 +19,7 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/hold"
 	"github.com/bursar/bursar/internal/readlimit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -34,6 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	hold.Wait() // by then it goes by the name of an engine
 	if os.Getenv(asCaller) != "" {
 		os.Exit(beCaller())
 	}

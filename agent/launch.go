@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/osuser"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
@@ -150,7 +151,7 @@ func (a *Agent) launch(
 		}
 	}
 	if err == nil {
-		err = starting.Confirm()
+		err = a.begin(ctx, id, starting)
 	}
 	if err != nil {
 		starting.Abandon()
@@ -161,6 +162,24 @@ func (a *Agent) launch(
 	a.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", user.Name, "caller", c.Actor.Name, "logs", starting.LogDir)
 	a.measureIn(settleTime)
 	return &bursarv1.LaunchResponse{Allocation: active, LogDirectory: starting.LogDir}, nil
+}
+
+// begin lets an engine begin that was confirmed. If its program cannot be executed after all, its
+// allocation ends.
+func (a *Agent) begin(ctx context.Context, id string, starting *launch.Starting) error {
+	err := starting.Confirm(ctx)
+	if err == nil {
+		return nil
+	}
+	reason := spelling.Cut("not started: "+err.Error(), maxReason)
+	if wrong, ok := errors.AsType[*launch.FieldError](err); ok { // not its value, which others may read
+		reason = spelling.Cut("not started: "+wrong.Field+": "+wrong.Err.Error(), maxReason)
+	}
+	if _, lost := relay(ctx, a, a.deps.Allocations.Release, &bursarv1.ReleaseRequest{Id: id, Reason: reason}); lost != nil {
+		a.log.Warn("the allocation of an engine that has not begun is released when its end is noticed", "allocation_id", id, "error", lost)
+	}
+	a.measureIn(0)
+	return a.launchError(ctx, id, err)
 }
 
 // confirmLaunched does for a launched engine what Confirm does for one that its launcher has

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/providers/host"
 )
 
 const (
@@ -187,7 +188,12 @@ func (a *Agent) endHeldKeeper(ctx context.Context, id string, now time.Time) (wa
 	if err != nil {
 		return false, err //nolint:wrapcheck // says it
 	}
-	if engine, err := a.deps.Meter.Identify(kept.PID); err == nil && engine.StartTime == kept.StartTime && !engine.Ended() {
+	engine, err := a.deps.Meter.Identify(kept.PID)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+	case err != nil:
+		return true, nil // as long as it cannot be seen, it has not ended
+	case engine.StartTime == kept.StartTime && !engine.Ended():
 		return false, nil // it was released, and runs on
 	}
 	if a.livesOn(process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime}, kept.PID) {

@@ -49,46 +49,63 @@ func TestAKeeperThatIsHeldEndsAfterItsEngine(t *testing.T) {
 	}
 }
 
-// failHeldLaunch launches an engine that stops its keeper, and whose Confirm is refused. The engine
-// writes its pid into a file.
-func failHeldLaunch(t *testing.T, s *subject) (a *bursarv1.Allocation, pid string) {
+// failHeldLaunch launches an engine whose keeper its user stops while the coordinator decides, and
+// whose Confirm is refused. The engine would have written into the file mark.
+func failHeldLaunch(t *testing.T, s *subject) (a *bursarv1.Allocation, engine int, mark string) {
 	t.Helper()
 	a = s.allocate(10)
-	s.coordinator.do(func() { s.coordinator.refuseConfirm = true })
-	pid = filepath.Join(folder(t), "pid")
-	if err := os.WriteFile(pid, nil, 0o666); err != nil {
+	s.coordinator.do(func() {
+		s.coordinator.refuseConfirm = true
+		s.coordinator.confirming = func(id string) {
+			keeper := keeperOf(id)
+			if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
+				t.Error(err)
+			}
+			var children []byte
+			others, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", keeper))
+			for _, other := range others { // one of its threads has started the engine
+				text, _ := os.ReadFile(other)
+				children = append(children, text...)
+			}
+			var err error
+			if engine, err = strconv.Atoi(strings.TrimSpace(string(children))); err != nil {
+				t.Errorf("below the keeper is %q; want its engine", children)
+			}
+		}
+	})
+	mark = filepath.Join(folder(t), "mark")
+	if err := os.WriteFile(mark, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf("kill -STOP $PPID; echo $$ > %s; trap '' TERM; while :; do sleep 1; done", pid)
+	script := fmt.Sprintf("echo begun > %s; trap '' TERM; while :; do sleep 1; done", mark)
 	if _, err := s.launchAgain(&bursarv1.LaunchRequest{Id: a.GetId(), Command: []string{"sh", "-c", script}, WorkingDirectory: "/"}); err == nil {
 		t.Fatal("its Confirm was not refused")
 	}
-	return a, pid
+	return a, engine, mark
 }
 
-// The user stops the keeper before it answers: neither it nor its engine may stay.
+// The user stops the keeper before the engine is confirmed: neither it nor its engine may stay.
+// Invariant 14: the engine has executed nothing.
 func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
 	s := launcher(t)
-	a, pid := failHeldLaunch(t, s)
-	until(t, "keeper and engine have ended", func() bool {
-		text, _ := os.ReadFile(pid)
-		engine, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		return err == nil && syscall.Kill(engine, 0) != nil && keeperOf(a.GetId()) == 0
-	})
+	a, engine, mark := failHeldLaunch(t, s)
+	until(t, "keeper and engine have ended", func() bool { return syscall.Kill(engine, 0) != nil && keeperOf(a.GetId()) == 0 })
+	if said, err := os.ReadFile(mark); err != nil || len(said) > 0 {
+		t.Errorf("an engine whose Confirm was refused has executed: %q, %v", said, err)
+	}
 }
 
 // The agent ends, or is killed, while the keeper of a launch that failed is held. The list of them
 // was in the memory of the agent alone.
 func TestAKeeperThatIsHeldEndsAfterTheNextStartOfTheAgent(t *testing.T) {
 	s := launcher(t)
-	a, pid := failHeldLaunch(t, s)
+	a, pid, _ := failHeldLaunch(t, s)
 	s.crash()
 	keeper := keeperOf(a.GetId())
-	text, err := os.ReadFile(pid)
-	if err != nil || keeper == 0 {
-		t.Fatal(keeper, err)
+	if keeper == 0 {
+		t.Fatal("the keeper has ended by itself")
 	}
-	engine := proc.HoldText(t, string(text))
+	engine := proc.HoldText(t, strconv.Itoa(pid))
 	s.start()
 	until(t, "keeper and engine have ended", func() bool { return !proc.Alive(engine.PID) && !proc.Alive(keeper) })
 	until(t, "the list is empty", func() bool { return len(s.unconfirmedKeepers()) == 0 })

@@ -73,6 +73,7 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	counts, problems := a.countables.counts(time.Now())
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
+	measurement.Sample.Notes = a.notes(began, usages)
 	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
 	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), checkDescriptors(), short, a.health.problem())
 	for i := range usages {
@@ -184,7 +185,7 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 	if usage.Orphaned {
 		usage.LeaderEnd = a.leaderEnd(e, measured.ID)
 	}
-	if !u.Alive && u.Processes == 0 {
+	if !u.Alive && u.Processes == 0 && !a.watchedRuns(measured) {
 		usage.Ended = a.certain(e, u.Err) && !a.awaitsRecord(e, measured.ID)
 	} else {
 		e.doubts = 0
@@ -207,6 +208,18 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 		e.partial = ""
 	}
 	return usage
+}
+
+// watchedRuns reports whether the agent watches an engine's process by a pidfd that says that the
+// process runs. The process table may not show it.
+func (a *Agent) watchedRuns(e host.Engine) bool {
+	var handle *process.Handle
+	a.locked(func(*tracker.Tracker) {
+		if known := a.engines.find(e.ID); known != nil {
+			handle = known.handle
+		}
+	})
+	return handle != nil && handle.Ref() == process.Ref{PID: e.PID, StartTime: e.StartTime} && handle.Runs()
 }
 
 // certain reports whether an engine of which no process was found has ended. If something could

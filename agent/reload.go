@@ -21,6 +21,9 @@ import (
 // and the error is a *ConfigError. It may be called while the agent runs, by one goroutine at a
 // time.
 func (a *Agent) Reload(config Config) (reload.Changes, error) {
+	if config.HostID == "" {
+		config.HostID = a.settings().HostID // the default is the id that the host has
+	}
 	wanted, err := config.resolve()
 	if err != nil {
 		return reload.Changes{}, err
@@ -30,6 +33,7 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	if err != nil {
 		return reload.Changes{}, err
 	}
+	next.machineName = a.settings().machineName
 	if len(changes.Taken) == 0 {
 		return changes, nil
 	}

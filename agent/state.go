@@ -27,6 +27,11 @@ func (a *Agent) load() (statefile.State, error) {
 		return statefile.State{}, nil
 	case err != nil:
 		return statefile.State{}, err
+	}
+	if held := a.settings().held(saved.HostID); held.HostID != a.settings().HostID {
+		a.live.Store(&held) // the state directory was not there when the agent was made
+	}
+	switch {
 	case saved.HostID == a.settings().HostID:
 		if saved.CutOff > 0 {
 			a.log.Warn("the last change of the state was not written in full and is left out: nobody was told that it is stored", "bytes", saved.CutOff)

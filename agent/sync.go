@@ -274,7 +274,7 @@ func (a *Agent) register(ctx context.Context) error {
 	if request == nil {
 		return nil
 	}
-	request.Uptime = durationpb.New(a.deps.Meter.Place().Uptime)
+	request.Uptime, request.IdentityToken = durationpb.New(a.deps.Meter.Place().Uptime), a.token
 	ctx, info := connect.NewClientContext(ctx)
 	response, err := a.deps.Hosts.Register(ctx, request)
 	if err != nil {
@@ -296,6 +296,7 @@ func (a *Agent) register(ctx context.Context) error {
 		a.leaveSuperseded(err)
 		return fmt.Errorf("register: %w", err)
 	}
+	a.storeToken(response)
 	a.stranger.Store(nil)
 	a.log.Info("registered", "epoch", response.GetEpoch(), "store_id", response.GetStoreId(), "interval", response.GetInterval().AsDuration())
 	return nil

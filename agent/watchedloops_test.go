@@ -66,6 +66,8 @@ func (h *hanging) Load() (statefile.State, error)     { return statefile.State{}
 func (h *hanging) Append(tracker.Change) error        { return statefile.ErrFull }
 func (h *hanging) Save(statefile.State) error         { return nil }
 func (h *hanging) SetAside(time.Time) (string, error) { return "", nil }
+func (h *hanging) Token() ([]byte, error)             { return nil, nil }
+func (h *hanging) SetToken([]byte) error              { return nil }
 func (h *hanging) Intact() bool                       { return true }
 func (h *hanging) File() string                       { return "nowhere" }
 func (h *hanging) Close() error                       { return nil }

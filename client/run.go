@@ -54,6 +54,11 @@ type RunOptions struct {
 	// Started is called right after the start; from then on the caller may signal the process, and
 	// what it does with signals of its own is its business. May be nil.
 	Started func(*os.Process)
+	// Confirmed is called once the process was confirmed. The agent has put it into its cgroup by
+	// then, if it is to have one, so a process that waits until now sees the limits of its own. An
+	// error says that the process has not begun what it is for: Run ends it, gives all back, and
+	// returns the error in PhaseStart. May be nil.
+	Confirmed func(ctx context.Context) error
 	// Ending is called when the process has ended, as long as its pid is still its own. A
 	// goroutine that signals it or its group must stop before Ending returns. May be nil.
 	Ending func()
@@ -157,6 +162,13 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 		r.rest(true)
 		_ = r.release(ctx, "not confirmed: "+err.Error())
 		return r.result, &RunError{PhaseConfirm, err}
+	}
+	if err := r.begin(ctx); err != nil {
+		r.stop()
+		r.rest(true)
+		r.result.State = nil
+		_ = r.release(ctx, "not started: "+withoutPath(err).Error()) // the agent notices its end
+		return r.result, &RunError{PhaseStart, err}
 	}
 	rested := r.rest(r.wait(ctx) || !r.confirmed)
 	if rested.Kept {
@@ -270,6 +282,18 @@ func (r *runner) confirm(ctx context.Context) error {
 		return nil // so quick that there was nothing left to confirm
 	}
 	return err
+}
+
+// begin tells that the process was confirmed. If ctx ends meanwhile, the process is stopped as one
+// that runs.
+func (r *runner) begin(ctx context.Context) error {
+	if r.opts.Confirmed == nil {
+		return nil
+	}
+	if err := r.opts.Confirmed(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // wait returns when the process has ended. It reports whether it had to be stopped.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 
@@ -19,6 +20,8 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 		return nil, err
 	}
 	r.OfAgent = isAgentOf(ctx, req.GetHostId())
+	token := newIdentityToken()
+	r.Command.NextToken = wire.TokenHash(token)
 	c, bounds := &r.Command, s.bounds(req.GetHostId())
 	c.Capacity, c.CutCapacity = bounds.CutCapacity(c.Capacity)
 	c.Labels, c.CutLabels = bounds.CutLabels(c.Labels)
@@ -34,7 +37,15 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if r.Err == nil && len(r.Result.SameMachine) > 0 {
 		s.loop.Log.Warn("hosts are on one machine: "+onOneMachine, "host_id", req.GetHostId(), "others", r.Result.SameMachine)
 	}
-	return wire.RegisterResponse(r), nil
+	return wire.RegisterResponse(r, token), nil
+}
+
+// newIdentityToken makes the token by which an agent proves at its next registration that it has
+// its host's state directory.
+func newIdentityToken() []byte {
+	token := make([]byte, 32)
+	_, _ = rand.Read(token) // never fails
+	return token
 }
 
 // atMost is a vector in which no quantity is larger than in most.

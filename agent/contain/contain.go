@@ -24,7 +24,7 @@ const (
 	// of its facts when it has ended.
 	containTimeout = 20 * time.Second
 	factsTimeout   = 2 * time.Second
-	// containPatience is how long after a failure the same is tried again.
+	// containPatience is the longest time after a failure until the same is tried again.
 	containPatience = time.Minute
 	// unknownPatience is how long a cgroup stays that was there when the agent started, if the
 	// agent does not know its allocation: another agent of this machine may be about to use it.
@@ -104,6 +104,8 @@ type Cgroups struct {
 	// cgroup yet, and some never get one: so this is no part of a contained engine.
 	changed map[string]bool // guarded by mu
 	all     bool            // guarded by mu
+	// settling are the calls that wait until the loop has looked at an engine; guarded by mu.
+	settling map[string][]chan struct{}
 	// counted are allocations whose kills were counted, by when. It has engines that had no cgroup
 	// of ours, and engines whose cgroup is gone: so this is no part of a contained engine either.
 	counted map[string]time.Time // guarded by mu
@@ -116,9 +118,12 @@ type contained struct {
 	limits cgroup.Limits
 	// applied: the engine is inside and has these limits.
 	applied bool
-	// failed is the last error, and retry when to try again.
-	failed string
-	retry  time.Time
+	// failed is the last error, failures how many there were in a row, and retry when to try again.
+	failed   string
+	failures int
+	retry    time.Time
+	// checked is when its limit was last read from the kernel; zero: never.
+	checked time.Time
 	// kills is how many of its processes are known to have been killed, killed is when the last
 	// was noticed.
 	kills  int64
@@ -143,7 +148,7 @@ type contained struct {
 func New(o Options) (*Cgroups, error) {
 	c := &Cgroups{
 		options: o, log: o.Log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
-		changed: make(map[string]bool),
+		changed: make(map[string]bool), settling: make(map[string][]chan struct{}),
 		kills: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "out_of_memory_kills_total", Help: "Processes of engines that the kernel killed for lack of memory.",
 		}),

@@ -16,9 +16,10 @@ import (
 // pass checks the engines that may have changed, or all of them, once.
 func (c *Cgroups) pass(ctx context.Context) {
 	c.mu.Lock()
-	all, changed := c.all, c.changed
-	c.all, c.changed = false, make(map[string]bool)
+	all, changed, settling := c.all, c.changed, c.settling
+	c.all, c.changed, c.settling = false, make(map[string]bool), make(map[string][]chan struct{})
 	c.mu.Unlock()
+	defer c.settled(settling)
 	if all && c.kernelLog != nil {
 		if err := c.kernelLog.Read(); err != nil {
 			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
@@ -136,8 +137,11 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 		c.apply(ctx, driver, id, want, before)
 	}
 	c.mu.Lock()
-	path := e.path
+	path, checked := e.path, e.checked
 	c.mu.Unlock()
+	if path != "" && time.Since(checked) >= holdsEvery {
+		c.readBack(ctx, driver, id, want.limits)
+	}
 	if path != "" && path != want.process.GetCgroup() {
 		moved := proto.CloneOf(want.process)
 		moved.Cgroup = path
@@ -200,11 +204,14 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 	if err == nil || path != "" { // else the engine is where it was
 		e.path = path
 	}
-	again := err != nil && e.failed == err.Error()
-	e.failed, e.retry = "", time.Time{}
-	if err != nil {
-		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
+	again := false
+	switch {
+	case err != nil:
+		again = c.noteFailure(e, err)
+	case path == "": // nothing of it can be read back
+		e.failed, e.failures, e.retry = "", 0, time.Time{}
 	}
+	e.checked = time.Time{}
 	c.mu.Unlock()
 	c.held(id, want.limits, err == nil)
 	switch {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/hold"
 )
 
 // chunk is how much output is read at a time. A pipe holds 64 KiB.
@@ -21,6 +23,13 @@ type engine struct {
 	stdout, stderr *logFile
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
+
+	// gate is what it waits at until it is confirmed; nil: it runs from the start. command and
+	// program are what it becomes then.
+	gate             *hold.Gate
+	command, program string
+	// startTime is when it started, in clock ticks after boot.
+	startTime uint64
 
 	// stderrLines and ownCgroup are as the Spec says. killsBefore is how many processes of its
 	// cgroup had been killed before it started.
@@ -38,6 +47,9 @@ func (e *engine) keep(known <-chan bool) {
 	if !<-known {
 		e.abandon()
 		return
+	}
+	if e.gate != nil {
+		_ = answer(e.begin()) // an agent that is gone does not want to know
 	}
 	e.await()
 	e.drain()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/hold"
 )
 
 const (
@@ -28,6 +30,7 @@ const (
 
 // Main is the program, and returns its exit code. It takes over the whole process.
 func Main() int {
+	hold.Wait()
 	if err := become(); err != nil {
 		return refuse(err)
 	}
@@ -77,7 +80,11 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	}
 	kills, _ := oomKills("/")
 	e, started := start(spec)
-	_ = answer(started) // an agent that is gone has left 0, too
+	if e != nil && e.gate != nil {
+		_ = say(started) // there is a second answer
+	} else {
+		_ = answer(started) // an agent that is gone has left 0, too
+	}
 	if e == nil {
 		return nil, nil //nolint:nilnil // there is none, and that was said
 	}
@@ -105,16 +112,22 @@ func refuse(err error) int {
 // answer tells the agent and closes the pipe. Descriptor 1 stays taken, so that no file becomes
 // it.
 func answer(s Started) error {
-	line, err := Encode(s)
-	if err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(line)
+	err := say(s)
 	null, openErr := unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if openErr != nil {
 		return errors.Join(err, openErr, os.Stdout.Close())
 	}
 	return errors.Join(err, unix.Dup3(null, 1, unix.O_CLOEXEC), unix.Close(null))
+}
+
+// say tells the agent.
+func say(s Started) error {
+	line, err := Encode(s)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(line)
+	return err //nolint:wrapcheck // nobody is told
 }
 
 // pollable makes a pipe one whose reads take no thread.

@@ -43,6 +43,9 @@ type Spec struct {
 	Log              Log    `json:"log"`
 	// StderrLines is how many of the last lines of standard error the Record carries.
 	StderrLines int `json:"stderr_lines"`
+	// Hold makes the engine wait before it begins, until the agent has confirmed it. A second
+	// Started says then whether it has begun.
+	Hold bool `json:"hold,omitempty"`
 	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the
 	// kernel killed there was the engine's.
 	OwnCgroup bool `json:"own_cgroup,omitempty"`

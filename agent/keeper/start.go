@@ -30,18 +30,26 @@ func (r *refusal) Unwrap() error { return r.err }
 func start(spec Spec) (*engine, Started) {
 	e, err := newEngine(spec)
 	if err == nil {
-		started := Started{PID: int32(e.process.Pid)} //nolint:gosec // a pid
-		if started.StartTime, err = startTime(e.process.Pid); err == nil {
-			return e, started
+		if e.startTime, err = startTime(e.process.Pid); err == nil {
+			return e, e.asStarted()
 		}
 		e.kill(unix.SIGKILL)
 		_, _ = e.process.Wait()
 	}
-	answer := Started{Error: err.Error()}
+	return nil, notStarted(err)
+}
+
+// asStarted says that the engine is there.
+func (e *engine) asStarted() Started {
+	return Started{PID: int32(e.process.Pid), StartTime: e.startTime} //nolint:gosec // a pid
+}
+
+// notStarted says why there is no engine.
+func notStarted(err error) Started {
 	if wrong, ok := errors.AsType[*refusal](err); ok {
-		answer = Started{Field: wrong.field, Value: wrong.value, Want: wrong.want, Error: wrong.err.Error()}
+		return Started{Field: wrong.field, Value: wrong.value, Want: wrong.want, Error: wrong.err.Error()}
 	}
-	return nil, answer
+	return Started{Error: err.Error()}
 }
 
 func newEngine(spec Spec) (*engine, error) {
@@ -91,9 +99,17 @@ func (e *engine) start(program string, spec Spec) error {
 	}
 	defer errs.Close()
 	e.out, e.err = outRead, errRead
-	e.process, err = startClean(program, spec.Command, &os.ProcAttr{
-		Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	attributes := &os.ProcAttr{Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	starts := program
+	if spec.Hold {
+		starts, err = e.hold(program, spec, attributes)
+	}
+	if err == nil {
+		e.process, err = startClean(starts, spec.Command, attributes)
+	}
+	if e.gate != nil {
+		e.gate.Started()
+	}
 	if err != nil {
 		return errors.Join(describe(spec.Command[0], program, err), outRead.Close(), errRead.Close())
 	}

@@ -117,7 +117,8 @@ type Starting struct {
 	// Keeper is its keeper.
 	Keeper Spawned
 
-	keeper *os.File // where it reads
+	keeper  *os.File // where it reads
+	answers *os.File // where it says whether the engine has begun
 }
 
 // Start starts an engine. The error is a *FieldError if the request is wrong, and a *LogDirError if
@@ -151,7 +152,7 @@ func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
-		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines,
+		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines, Hold: true,
 	}
 	if spec.Log.MaxBytes == 0 {
 		spec.Log.MaxBytes = defaultLogBytes
@@ -182,13 +183,12 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start keeper: %w", err), toKeeper.Close())
 	}
-	defer answers.Close()
 	defer output.Close()
 	spawned, err := l.Spawner.Spawn(ctx, Spawn{
 		ID: r.ID, User: r.User, Stdin: input, Stdout: output, Record: record, Keeper: l.Keeper, Limits: r.Limits,
 	})
 	if err != nil {
-		return nil, errors.Join(err, toKeeper.Close())
+		return nil, errors.Join(err, toKeeper.Close(), answers.Close())
 	}
 	// Only the keeper has the other ends now: when it ends, that is seen here.
 	_, _ = input.Close(), output.Close() // the deferred ones do nothing then
@@ -206,11 +206,11 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 		err = &LogDirError{l.LogDir, r.User.Name, wrong.Err}
 	}
 	if err != nil {
-		return &Starting{Keeper: spawned}, errors.Join(err, toKeeper.Close())
+		return &Starting{Keeper: spawned}, errors.Join(err, toKeeper.Close(), answers.Close())
 	}
 	score.set(keeperScore)
 	return &Starting{
-		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, Keeper: spawned, keeper: toKeeper,
+		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, Keeper: spawned, keeper: toKeeper, answers: answers,
 	}, nil
 }
 
@@ -229,7 +229,12 @@ func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.
 	if _, err := to.Write(line); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return keeper.Started{}, fmt.Errorf("keeper: %w", orOf(ctx, err))
 	}
-	answer, err := bufio.NewReader(io.LimitReader(from, maxAnswer)).ReadBytes('\n')
+	return readStarted(ctx, from)
+}
+
+// readStarted reads an answer, byte by byte: another one may follow.
+func readStarted(ctx context.Context, from *os.File) (keeper.Started, error) {
+	answer, err := bufio.NewReader(io.LimitReader(oneByOne{from}, maxAnswer)).ReadBytes('\n')
 	if err != nil {
 		return keeper.Started{}, fmt.Errorf("keeper: %w", orOf(ctx, err))
 	}
@@ -245,6 +250,13 @@ func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.
 	return started, nil
 }
 
+// oneByOne reads a byte at a time, so that nothing is read ahead.
+type oneByOne struct{ from io.Reader }
+
+func (o oneByOne) Read(p []byte) (int, error) {
+	return o.from.Read(p[:min(len(p), 1)]) //nolint:wrapcheck // a reader
+}
+
 // orOf is the context's error if it has ended, else err.
 func orOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -253,9 +265,10 @@ func orOf(ctx context.Context, err error) error {
 	return err
 }
 
-// Confirm lets the engine go on, also if the agent ends. An engine that has ended by now has left
-// its record.
-func (s *Starting) Confirm() error {
+// Confirm lets the engine begin, and go on if the agent ends. An engine that has ended by now has
+// left its record. The error is a *FieldError if its program cannot be executed; then it has ended.
+func (s *Starting) Confirm(ctx context.Context) error {
+	defer s.answers.Close()
 	_, err := s.keeper.WriteString(keeper.Confirmed + "\n")
 	if closeErr := s.keeper.Close(); err == nil {
 		err = closeErr
@@ -263,12 +276,22 @@ func (s *Starting) Confirm() error {
 	if err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}
-	return nil
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.answers.SetDeadline(time.Unix(1, 0)) // a pipe has deadlines
+	})
+	defer stop()
+	begun, err := readStarted(ctx, s.answers)
+	if err == nil && (begun.PID != s.PID || begun.StartTime != s.StartTime) {
+		err = fmt.Errorf("keeper: process %d has begun, not %d", begun.PID, s.PID)
+	}
+	return err
 }
 
 // Abandon makes the keeper end the engine: with SIGTERM, and SIGKILL after 10 s. It does not wait
 // for that.
-func (s *Starting) Abandon() { _ = s.keeper.Close() } // it was only written to
+func (s *Starting) Abandon() {
+	_, _ = s.keeper.Close(), s.answers.Close() // the one was only written to, the other only read
+}
 
 // score is a process's oom_score_adj. Only root can lower it: else it stays as it is.
 type score struct{ file *os.File }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/bursar/bursar/internal/processtable"
 )
 
 // Descendants returns a process that runs and what descends from it, the process first. It reads
@@ -22,7 +24,11 @@ func Descendants(proc string, root Ref) ([]Ref, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
 	}
-	if stat, err := statOf(table, int(root.PID)); err != nil || stat.Starttime != root.StartTime {
+	stat, err := statOf(table, int(root.PID))
+	if errors.Is(err, fs.ErrPermission) || err != nil && proc == "/proc" && processtable.Exists(int(root.PID)) {
+		return nil, &HiddenError{root}
+	}
+	if err != nil || stat.Starttime != root.StartTime {
 		return nil, ErrEnded
 	}
 	found := []Ref{root}

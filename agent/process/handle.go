@@ -57,12 +57,15 @@ type Handle struct {
 	closed     chan struct{}
 	closeOnce  sync.Once
 	lastAlive  atomic.Uint64
+	// unseen: no process of the start was seen yet, because the process table hides it.
+	unseen atomic.Bool
 
 	// file is a pidfd; nil: the kernel has none.
 	file *os.File
 }
 
-// Open opens a process. ErrEnded: it is not there any more.
+// Open opens a process. ErrEnded: it is not there any more. A process that the process table hides
+// is opened, too: its end is noticed, and it gets no signal.
 func (o *Opener) Open(ref Ref) (*Handle, error) {
 	if ref.PID <= 1 { // 0 and below would signal groups; 1 is never an engine
 		return nil, fmt.Errorf("process %d: want a pid above 1", ref.PID)
@@ -83,7 +86,14 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 	}
 	at := now()
 	// After opening the pidfd: if the pid is this process now, so is the pidfd.
-	if err := h.check(); err != nil {
+	err = h.check()
+	if errors.Is(err, host.ErrHidden) {
+		// It may be another process, which has got the pid of this one. The end of either is the
+		// end of this one. It is not signalled until it was seen.
+		h.unseen.Store(true)
+		return h, nil
+	}
+	if err != nil {
 		h.Close()
 		return nil, err
 	}
@@ -108,7 +118,16 @@ func (h *Handle) identify() (host.Identity, error) {
 	case identity.StartTime != h.ref.StartTime || identity.Ended():
 		return host.Identity{}, ErrEnded
 	}
+	h.unseen.Store(false)
 	return identity, nil
+}
+
+// Runs reports whether the process is known to run: its pidfd says so, whatever the process table
+// shows. It is false if that is not known.
+func (h *Handle) Runs() bool {
+	ended := true
+	return h.file != nil && !h.unseen.Load() &&
+		h.control(func(fd uintptr) error { ended = readable(fd); return nil }) == nil && !ended
 }
 
 // Touch notes that the process is there, if it is. Of a handle that is closed nothing is known any
@@ -124,7 +143,7 @@ func (h *Handle) Touch() {
 		if h.check() != nil {
 			return
 		}
-	} else if ended := true; h.control(func(fd uintptr) error { ended = readable(fd); return nil }) != nil || ended {
+	} else if ended := true; h.unseen.Load() && h.check() != nil || h.control(func(fd uintptr) error { ended = readable(fd); return nil }) != nil || ended {
 		return
 	}
 	h.lastAlive.Store(at)
@@ -194,10 +213,12 @@ func (h *Handle) poll(ctx context.Context) error {
 // Signal sends a signal to the process and to no other. ErrEnded: it is not there any more.
 func (h *Handle) Signal(signal syscall.Signal) error {
 	var err error
-	if h.file == nil {
+	if h.file == nil || h.unseen.Load() {
 		if err := h.check(); err != nil {
 			return err
 		}
+	}
+	if h.file == nil {
 		err = unix.Kill(int(h.ref.PID), signal)
 	} else {
 		err = h.control(func(fd uintptr) error { return unix.PidfdSendSignal(int(fd), signal, nil, 0) })

@@ -79,6 +79,9 @@ func (s *stopper) stop(ctx context.Context, grace time.Duration) error {
 	if err := s.find(ctx); err != nil {
 		return err
 	}
+	if err := s.seesRoot(); err != nil {
+		return err
+	}
 	deadline, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	err := s.terminate(deadline)

@@ -53,6 +53,8 @@ type Dir struct {
 	lock *os.File
 	name *nameLock
 	log  openLog
+	// token is the identity token, as it was last read or set.
+	token []byte
 }
 
 // Open makes the directory if it is missing, readable by its owner only, and locks it until Close.

@@ -52,6 +52,21 @@ func (d *Dir) Load() (State, error) {
 	return s, err
 }
 
+// HostOf returns the host id in the state file of a directory, which is not opened; empty: there is
+// none, or it cannot be read.
+func HostOf(path string) string {
+	d := &Dir{path: path}
+	content, err := d.read(d.File())
+	if err != nil {
+		return ""
+	}
+	s, err := Decode(content)
+	if err != nil {
+		return ""
+	}
+	return s.HostID
+}
+
 func (d *Dir) load() (State, error) {
 	content, err := d.read(d.File())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,6 +194,9 @@ func (d *Dir) add(record []byte) (err error) {
 // size.
 func (d *Dir) replace(s State) (size int64, err error) {
 	if err := d.restore(); err != nil {
+		return 0, fmt.Errorf("write state: %w", err)
+	}
+	if err := d.keepToken(); err != nil {
 		return 0, fmt.Errorf("write state: %w", err)
 	}
 	content, err := Encode(s)

@@ -100,6 +100,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 		phase: held, grant: withoutIncidents(a), epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
 		incidents: e.incidents, kept: e.kept, noted: e.noted, judged: e.judged, rule: e.rule,
 		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError, over: e.over,
+		memoryLimit: e.memoryLimit, reportedMemoryLimit: e.reportedMemoryLimit,
 	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {

@@ -85,3 +85,25 @@ func TestAFailedStopIsReported(t *testing.T) {
 	expect("not any more", "")
 	k.SetStopError("unknown", "text")
 }
+
+// A limit that the kernel has is reported until that is answered, and shown.
+func TestALimitThatHoldsIsReported(t *testing.T) {
+	k := registered(t, engine("a", 3, 400, 42))
+	k.Measure(start, tracker.Measurement{Sample: free(1000)})
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11})
+	for _, limit := range []int64{4096, 8192, 0} {
+		k.Measure(start, tracker.Measurement{Sample: free(1000)})
+		k.SetMemoryLimit("a", limit)
+		for range 2 {
+			if reports := k.BuildSync(start).GetEngines(); len(reports) != 1 || reports[0].GetMemoryLimitBytes() != limit {
+				t.Errorf("%v; want a limit of %d", reports, limit)
+			}
+		}
+		answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11})
+		k.SetMemoryLimit("a", limit)
+		if reports := k.BuildSync(start).GetEngines(); len(reports) > 0 {
+			t.Errorf("the same again: %v", reports)
+		}
+	}
+	k.SetMemoryLimit("unknown", 1)
+}

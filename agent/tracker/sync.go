@@ -112,16 +112,19 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 // report is the engine's part of the next Sync; nil if the coordinator knows all there is.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError ||
-		e.over.end != e.over.reported || e.noted
+		e.over.end != e.over.reported || e.noted || e.memoryLimit != e.reportedMemoryLimit
 	if !t.full && !changed {
 		return nil
 	}
 	report := &bursarv1.EngineReport{
 		AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError, LeaderEnd: e.over.end, Incidents: e.incidents.messages(),
-		OverUseRule: e.rule,
+		OverUseRule: e.rule, MemoryLimitBytes: e.memoryLimit,
 	}
 	if e.noted {
 		e.noted, e.pending = false, true
+	}
+	if e.memoryLimit != e.reportedMemoryLimit {
+		e.reportedMemoryLimit, e.pending = e.memoryLimit, true
 	}
 	if e.stopError != e.reportedStopError {
 		e.reportedStopError, e.pending = e.stopError, true

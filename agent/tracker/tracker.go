@@ -123,6 +123,9 @@ type entry struct {
 	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
 	stopError, reportedStopError string
 	over                         leftover
+	// memoryLimit is the limit of memory in bytes that the kernel has for it, and
+	// reportedMemoryLimit what was sent of that; 0: none.
+	memoryLimit, reportedMemoryLimit int64
 
 	// Of a veto:
 	refusal Refusal // if it was refused
@@ -257,7 +260,7 @@ func (e *entry) shown() *bursarv1.Allocation {
 		return a
 	}
 	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
-	a.MeasuredPeak, a.StopError = e.measuredPeak(), e.stopError
+	a.MeasuredPeak, a.StopError, a.MemoryLimitBytes = e.measuredPeak(), e.stopError, e.memoryLimit
 	return a
 }
 
@@ -275,6 +278,13 @@ func (t *Tracker) SetStopError(id, text string) {
 	if e := t.entries[id]; e != nil && e.tracked() && e.stopError != text {
 		e.stopError = text
 		t.urgent = true
+	}
+}
+
+// SetMemoryLimit notes which limit of memory the kernel has for an engine, in bytes; 0: none.
+func (t *Tracker) SetMemoryLimit(id string, limit int64) {
+	if e := t.entries[id]; e != nil && e.tracked() {
+		e.memoryLimit = limit
 	}
 }
 

@@ -233,6 +233,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"entitled", resourceText(a.GetEntitled()),
 		"uses", usedText(a.GetMeasured()),
 		"at most", usedText(a.GetMeasuredPeak()),
+		"limit of memory", kernelLimit(a),
 	}
 	facts = append(facts, overUseFacts(a, now)...)
 	facts = append(facts, incidentFacts(a)...)

@@ -206,6 +206,7 @@ func hostNote(h *bursarv1.Host, now time.Time) string {
 			notes[len(notes)-1] += fmt.Sprintf(", and %d more", len(cut)-1)
 		}
 	}
+	notes = append(notes, h.GetSample().GetNotes()...)
 	if why := unavailableText(h, now); !strings.Contains(hostState(h), why) {
 		notes = append([]string{why}, notes...)
 	}

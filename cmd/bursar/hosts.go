@@ -126,6 +126,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"also calls for it", h.GetStranger(),
 		"same machine as", strings.Join(h.GetSameMachine(), ", "),
 		"may not have", strings.Join(h.GetCut(), "; "),
+		"note", strings.Join(h.GetSample().GetNotes(), "; "),
 		"not accepted yet", count(h.GetUnaccepted()),
 		"address", h.GetAddress(),
 		"labels", labelsText(h.GetLabels()),

@@ -12,11 +12,14 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/bursar/bursar/internal/hold"
 )
 
 // The linker sets version.
 var version = "devel"
 
 func main() {
+	hold.Wait()
 	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }

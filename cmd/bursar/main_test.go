@@ -20,6 +20,7 @@ import (
 
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/hold"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/proc"
@@ -30,6 +31,7 @@ import (
 const goRace = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
+	hold.Wait() // by then it goes by the name of the command
 	if err := os.Setenv("GORACE", goRace); err != nil {
 		panic(err)
 	}

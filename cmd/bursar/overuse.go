@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 )
 
 // overUsePolicy is "kill" for OVER_USE_POLICY_KILL.
@@ -54,7 +55,7 @@ func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) stri
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN:
 		return text + ": it goes on, and its agent's log says so"
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT:
-		return text + ": the kernel holds it there"
+		return text + ": " + heldText(a, u)
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL:
 		switch {
 		case a.GetStopping():
@@ -68,6 +69,28 @@ func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) stri
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED:
 	}
 	return text
+}
+
+// heldText says whether the kernel holds an engine in over-use. Its agent has read that back.
+func heldText(a *bursarv1.Allocation, u *bursarv1.OverUse) string {
+	limit := a.GetMemoryLimitBytes()
+	switch {
+	case u.GetDimension() != resource.Memory:
+		return "its host limits it"
+	case limit == 0:
+		return "no limit is known to hold it; its host tries again"
+	case u.GetUsed() > limit:
+		return fmt.Sprintf("the kernel's limit of %s does not cover what it had touched before it was confirmed", quantityText(resource.Memory, limit))
+	}
+	return "the kernel holds it at " + quantityText(resource.Memory, limit)
+}
+
+// kernelLimit is the limit that the kernel has for an engine; empty: none is known.
+func kernelLimit(a *bursarv1.Allocation) string {
+	if a.GetMemoryLimitBytes() == 0 {
+		return ""
+	}
+	return quantityText(resource.Memory, a.GetMemoryLimitBytes()) + ", kept by the kernel"
 }
 
 // hostOverUses lists the engines of a host that use more than they are entitled to, and those whose

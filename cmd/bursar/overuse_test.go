@@ -33,7 +33,12 @@ func TestOverUseIsSaidInWords(t *testing.T) {
 	}{
 		{"observe", bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE, nil, "(observe)", "; policy observe: it goes on"},
 		{"warn", bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN, nil, "(warn)", "; policy warn: it goes on, and its agent's log says so"},
-		{"limit", bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT, nil, "(limit)", "; policy limit: the kernel holds it there"},
+		{"limit", bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT, func(a *bursarv1.Allocation) { a.MemoryLimitBytes = 6 << 30 }, "(limit)", "; policy limit: the kernel holds it at 6GiB"},
+		{"limit that does not hold", bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT, nil, "(limit)", "; policy limit: no limit is known to hold it; its host tries again"},
+		{
+			"limit for later memory", bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT, func(a *bursarv1.Allocation) { a.MemoryLimitBytes = 4 << 30 }, "(limit)",
+			"; policy limit: the kernel's limit of 4GiB does not cover what it had touched before it was confirmed",
+		},
 		{"kill", bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL, nil, "(kill in 12s)", " (in 12s) if this goes on"},
 		{"due", bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL, func(a *bursarv1.Allocation) {
 			a.OverUse[0].StopTime = timestamppb.New(now.Add(-time.Second))

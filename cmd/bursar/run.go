@@ -21,8 +21,10 @@ func (c *cli) runCommand() *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Start a command when there is room, and give all back at its end",
 		Long: `Run asks this machine's agent for resources and starts the command when they are
-granted. It confirms the process, and gives everything back when the command and
-all that it has started have ended, for whatever reason. While it waits it shows its place in the queue and
+granted. The process is confirmed before the command begins, so that the
+command sees the limits of its own cgroup from the start. Run gives everything
+back when the command and all that it has started have ended, for whatever
+reason. While it waits it shows its place in the queue and
 the reason. It passes signals on and ends with the command's own exit code
 (128+n if signal n ended it). If something else than the command is the cause,
 such as a lack of memory, it says so, and what to ask for next time. SIGHUP and SIGINT that were ignored when it was
@@ -118,16 +120,23 @@ func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOpti
 	group := !term.IsTerminal(int(c.in.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
+	held := holdCommand(command)
+	defer held.abandon()
 	relay := newRelay(group, cancel)
 	left := c.newLeftovers(cl, options.Grace)
 	stopShowing := c.showWait(ctx, cl, req)
 	options.Command, options.Ending = command, relay.stop
-	options.Started, options.Rest = left.started(relay.to), left.hook()
+	options.Started = left.started(func(process *os.Process) {
+		held.started()
+		relay.to(process)
+	})
+	options.Confirmed, options.Rest = held.begin, left.hook()
 	options.Granted = func(a *bursarv1.Allocation) {
 		stopShowing()
 		c.sayNormalized(a)
 	}
 	result, err := cl.Run(ctx, options)
+	held.started()
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {

@@ -144,6 +144,9 @@ every field has a default.`,
 			if err == nil {
 				c.sayUnknownUsers(cmd.Context(), config, loaded)
 				c.sayProtectsAll(cmd.Context(), config, loaded)
+				for _, note := range config.Notes() {
+					c.sayf("%s", printable(note))
+				}
 			}
 			return c.reportCheck(loaded, err)
 		}

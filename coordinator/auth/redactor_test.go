@@ -189,7 +189,7 @@ func TestSensitiveFieldsOfTheContract(t *testing.T) {
 		return true
 	})
 	slices.Sort(got)
-	want := []string{"Allocation.error_output", "EngineEnd.error_output", "LaunchRequest.command", "LaunchRequest.environment", "ReleaseRequest.error_output"}
+	want := []string{"Allocation.error_output", "EngineEnd.error_output", "LaunchRequest.command", "LaunchRequest.environment", "RegisterRequest.identity_token", "ReleaseRequest.error_output"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -289,6 +289,9 @@ func withSecrets(message protoreflect.Message, above []protoreflect.FullName) {
 			if inner, ok := value.Interface().(protoreflect.Message); ok {
 				withSecrets(inner, append(above, name))
 				return value
+			}
+			if _, ok := value.Interface().([]byte); ok {
+				return protoreflect.ValueOfBytes([]byte(secret))
 			}
 			return protoreflect.ValueOfString(secret)
 		}

@@ -70,7 +70,10 @@ type Allocation struct {
 	Lease          time.Duration // as asked for; zero: none was asked for. See DefaultLease
 
 	Priority int32
-	State    State
+	// MemoryLimit is the limit of memory that the kernel has for its cgroup, as its agent has read
+	// it back; 0: none.
+	MemoryLimit Pages
+	State       State
 	// Subordinate: the caller is a subordinate user id, which acts as itself. The label user is the
 	// owner of its range, who is charged.
 	Subordinate bool

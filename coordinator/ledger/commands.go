@@ -226,6 +226,9 @@ type HostRecord struct {
 	StopTime Instant
 	// MachineID and PIDNamespace are those of its agent; empty: not known.
 	MachineID, PIDNamespace string
+	// Token is the identity token that its agent got last, and TokenBefore the one that the agent
+	// showed for it: the answer with Token may not have arrived. Empty: none.
+	Token, TokenBefore TokenHash
 	// CordonedUntil is when the cordon ends by itself; zero: it does not.
 	CordonedUntil Instant
 	// Expected says that an operator has given orders for the name before an agent has registered

@@ -22,6 +22,9 @@ type RegisterCommand struct {
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
 	Uptime time.Duration
+	// Token is the identity token that the agent shows; empty: none. NextToken is the one that it
+	// gets if it is registered; empty: it keeps its own.
+	Token, NextToken TokenHash
 	// CutLabels and CutCapacity list, in words, the excess over the bounds of the agent's identity.
 	CutLabels, CutCapacity []string
 }
@@ -51,6 +54,8 @@ type Sample struct {
 	Refusal  string
 	Disks    []Disk
 	Degraded map[string]string
+	// Notes are what else an operator should know of the host, a sentence each.
+	Notes []string
 }
 
 // Disk is the file system of a work directory of a host.
@@ -69,6 +74,7 @@ type EngineReport struct {
 	Peak          resource.Vector // the most that its agent has measured; unset: not known
 	StopError     string          // why it could not be stopped; empty: nothing went wrong
 	LeaderEnd     *LeaderEnd      // nil: its main process runs, or the agent does not know
+	MemoryLimit   Pages           // that the kernel holds it to; 0: none
 	OverUse       []OverUse       // all of it; one dimension each
 	Incidents     []Incident      // all so far
 	Rule          OverUseRule     // what is done about over-use

@@ -41,6 +41,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	h.Address, h.Labels, h.Incarnation, h.Version = validText(c.Address), c.Labels, c.Incarnation, validText(c.Version)
 	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
+	h.renewToken(&c)
 	l.updateMachine(h, false)
 	h.Lost, h.Left = false, false
 	h.cutLabels, h.cutCapacity = c.CutLabels, c.CutCapacity

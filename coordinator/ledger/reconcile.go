@@ -210,7 +210,7 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.ID = r.ID
 	a.HostID, a.HostAddress = h.ID, h.Address
 	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
-	a.LeaderEnd = r.LeaderEnd
+	a.LeaderEnd, a.MemoryLimit = r.LeaderEnd, r.MemoryLimit
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable
 	}

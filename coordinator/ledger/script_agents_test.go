@@ -44,6 +44,13 @@ func (s *script) host(a *arguments) string {
 		c.PIDNamespace = namespace
 	}
 	c.Uptime = a.durationOf("uptime")
+	// token: the one that it shows, if not the last it got; next: the one that it gets
+	if token, set := a.option("token"); set {
+		c.Token = ledger.TokenHash(token)
+	}
+	next, _ := a.option("next")
+	c.NextToken = ledger.TokenHash(next)
+	lostAnswer := a.flag("lost-answer")
 	if _, set := a.option("fresh"); set {
 		agent.seen = 0
 	}
@@ -59,6 +66,9 @@ func (s *script) host(a *arguments) string {
 	}
 	if c.Incarnation > agent.register.Incarnation {
 		agent.sequence = 0
+	}
+	if c.NextToken != "" && !lostAnswer {
+		c.Token = c.NextToken
 	}
 	agent.register = c
 	agent.due = s.now.Add(interval)

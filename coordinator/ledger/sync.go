@@ -37,6 +37,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.updateMeasured(h, c.Engines, sampled)
 	if c.Full {
+		l.tokenArrived(h)
 		h.needFull = l.reconcile(h, c.Engines, seen, sampled, &result)
 	}
 	for _, v := range c.Vetoes {
@@ -183,7 +184,8 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		}
 		changed := false
 		if e.State == Active {
-			changed = e.noteStopError(validText(r.StopError))
+			changed = e.noteStopError(validText(r.StopError)) || e.MemoryLimit != r.MemoryLimit
+			e.MemoryLimit = r.MemoryLimit
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
 		}

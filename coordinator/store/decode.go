@@ -74,7 +74,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput = more.GetErrorOutput()
+	a.ErrorOutput, a.MemoryLimit = more.GetErrorOutput(), ledger.PagesOf(more.GetMemoryLimitBytes())
 	a.Releasing = more.GetReleasing()
 	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
@@ -142,6 +142,7 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 	more := r.additions("capacity", m.Capacity)
 	h.MachineID, h.PIDNamespace, h.Left, h.Expected = more.GetMachineId(), more.GetPidNamespace(), more.GetLeft(), more.GetExpected()
 	h.CordonedUntil = r.instant("cordoned_until", more.GetCordonedUntil())
+	h.Token, h.TokenBefore = ledger.TokenHash(more.GetIdentityToken()), ledger.TokenHash(more.GetIdentityTokenBefore())
 	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
 		r.fail("capacity", err)
 	}

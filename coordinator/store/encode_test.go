@@ -151,7 +151,7 @@ func set(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Int32, reflect.Int64:
 		v.SetInt(7)
-	case reflect.Uint64:
+	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(7)
 	default:
 		panic("a kind of field that this test does not know: " + v.Type().String())

@@ -154,6 +154,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 	for i := range incidents {
 		w.incident(&incidents[i])
 	}
+	w.integer(1052, a.MemoryLimit.Bytes())
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
 }

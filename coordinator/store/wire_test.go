@@ -66,7 +66,10 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError(), ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
+	additions := &storev1.Additions{
+		ErrorOutput: a.ErrorOutput, StopError: a.StopError(), MemoryLimitBytes: a.MemoryLimit.Bytes(), ActingUser: a.ActingUser(),
+		Releasing: a.Releasing, Launched: a.Process.Launched,
+	}
 	if end := a.LeaderEnd; end != nil {
 		additions.LeaderEnd = &bursarv1.LeaderEnd{Time: asTimestamp(end.Time), Policy: bursarv1.LeaderEndPolicy(end.Policy)}
 		if e := end.Exit; e != nil {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/sha256"
 	"strings"
 	"time"
 	"unicode"
@@ -21,6 +22,7 @@ func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) 
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
 		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: DurationFrom(req.GetUptime()),
+		Token: TokenHash(req.GetIdentityToken()),
 	}}
 	var err error
 	if r.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
@@ -35,10 +37,20 @@ func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) 
 	return r, nil
 }
 
-// RegisterResponse is the answer to an announcement.
-func RegisterResponse(r *core.Registration) *bursarv1.RegisterResponse {
+// TokenHash is what the ledger keeps of an identity token.
+func TokenHash(token []byte) ledger.TokenHash {
+	if len(token) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(token)
+	return ledger.TokenHash(sum[:])
+}
+
+// RegisterResponse is the answer to an announcement, with the agent's next identity token.
+func RegisterResponse(r *core.Registration, token []byte) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
 		Epoch: r.Result.Led.Epoch, Leadership: r.Result.Led.Number, StoreId: r.Result.StoreID, Interval: DurationMessage(r.Result.Interval),
+		IdentityToken: token,
 	}
 }
 
@@ -70,7 +82,7 @@ func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word
-		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError = nil, nil, 0, nil, ""
+		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError, grant.MemoryLimitBytes = nil, nil, 0, nil, "", 0
 		grant.Incidents = nil
 		grant.Seal = sealer.Seal(&r.Result.Grants[i])
 		m.Grants = append(m.Grants, grant)
@@ -161,7 +173,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
 		StopError: truncated(CleanText(m.GetStopError()), longestProblem), LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
-		Incidents: IncidentsFrom(m.GetIncidents()), Rule: overUseRuleFrom(m.GetOverUseRule()),
+		Incidents: IncidentsFrom(m.GetIncidents()), Rule: overUseRuleFrom(m.GetOverUseRule()), MemoryLimit: ledger.PagesOf(m.GetMemoryLimitBytes()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
@@ -222,7 +234,7 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
 		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
 		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
-		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: CleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
+		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: CleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()), Notes: notesFrom(m.GetNotes()),
 	}
 }
 
@@ -235,6 +247,13 @@ func degradedFrom(sources map[string]string) map[string]string {
 		list[truncated(source, longestDegraded)] = truncated(why, longestDegraded)
 	}
 	return list
+}
+
+func notesFrom(texts []string) (notes []string) {
+	for _, text := range texts {
+		notes = append(notes, CleanText(text))
+	}
+	return notes
 }
 
 func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {

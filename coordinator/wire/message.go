@@ -94,6 +94,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.Incidents = incidentMessages(a.Incidents())
 	m.MeasuredPeak = VectorMessage(a.Peak)
 	m.StopError = a.StopError()
+	m.MemoryLimitBytes = a.MemoryLimit.Bytes()
 	m.Claimed = claimMessage(a.Claimed)
 	m.ActingUser = a.ActingUser()
 	return m
@@ -271,7 +272,7 @@ func sampleMessage(s *ledger.Sample) *bursarv1.HostSample {
 		MemorySomeAvg10: s.MemorySome10, MemoryFullAvg10: s.MemoryFull10, CpuSomeAvg10: s.CPUSome10,
 		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsed, Processes: s.Processes, Degraded: s.Degraded,
 		SwapTotalBytes: s.SwapTotal, HugePagesTotalBytes: s.HugePagesTotal, HugePagesFreeBytes: s.HugePagesFree,
-		OutOfMemoryKills: s.OutOfMemoryKills, Refusal: s.Refusal, Disks: diskMessages(s.Disks),
+		OutOfMemoryKills: s.OutOfMemoryKills, Refusal: s.Refusal, Disks: diskMessages(s.Disks), Notes: s.Notes,
 	}
 }
 

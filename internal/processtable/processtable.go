@@ -4,8 +4,11 @@ package processtable
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a process as the kernel shows it.
@@ -14,7 +17,19 @@ type Process struct {
 	Ended                  bool // it was not waited for yet
 }
 
-// Look reads one process. there is false if it has gone.
+// Exists reports whether a process has a pid, also one that /proc does not show: under hidepid,
+// without a /proc, or if a security module denies it. An ended process counts until its parent has
+// waited for it.
+func Exists(pid int) bool {
+	if pid <= 0 { // these are groups
+		return false
+	}
+	err := unix.Kill(pid, 0)
+	return err == nil || errors.Is(err, unix.EPERM)
+}
+
+// Look reads one process. there is false if it has gone, or if this process cannot see it, which
+// Exists tells apart.
 func Look(pid int) (p Process, there bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -34,7 +49,7 @@ func Look(pid int) (p Process, there bool) {
 // Table is all processes by pid. Its entries are of different moments.
 type Table map[int]Process
 
-// Read reads all processes. The table is empty if there is no /proc.
+// Read reads all processes that this one can see. The table is empty if there is no /proc.
 func Read() Table {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

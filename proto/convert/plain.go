@@ -12,6 +12,7 @@ const (
 	longestPath    = 4096
 	mostEngines    = 100_000
 	mostDegraded   = 32
+	mostNotes      = 8
 	mostDisks      = 64
 	mostIncidents  = 16
 	longestName    = 64
@@ -29,7 +30,7 @@ func IsPlain(request any) bool {
 		return false
 	}
 	for _, e := range m.GetEngines() {
-		if e.GetUnreclaimableBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText ||
+		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
 			return false
 		}
@@ -73,5 +74,10 @@ func isPlainSample(m *bursarv1.HostSample) bool {
 			return false
 		}
 	}
-	return len(m.GetDegraded()) <= mostDegraded && len(m.GetDisks()) <= mostDisks && len(m.GetRefusal()) <= longestText
+	for _, note := range m.GetNotes() {
+		if len(note) > longestText {
+			return false
+		}
+	}
+	return len(m.GetDegraded()) <= mostDegraded && len(m.GetNotes()) <= mostNotes && len(m.GetDisks()) <= mostDisks && len(m.GetRefusal()) <= longestText
 }

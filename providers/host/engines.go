@@ -265,12 +265,14 @@ func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
 func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 	f := &m.tracker.forest
 	if passed {
-		if row := f.table.same(e.key.pid, e.key.start); row != nil {
-			return !row.ended()
+		if row := f.table.row(e.key.pid); row != nil {
+			return row.start == e.key.start && !row.ended()
 		}
-		err := f.table.unread[e.key.pid]
-		usage.Err = errors.Join(usage.Err, err)
-		return err != nil
+		if err := f.table.unread[e.key.pid]; err != nil {
+			usage.Err = errors.Join(usage.Err, err)
+			return true
+		}
+		// The table may just not show it.
 	}
 	root, err := m.readStat(&m.tracker.scratch, e.key.pid)
 	switch {

@@ -14,6 +14,10 @@ import (
 // ErrNoProcess says that no process has this pid now.
 var ErrNoProcess = errors.New("no such process")
 
+// ErrHidden says that a process has this pid, and that the process table does not show it to this
+// process. See Meter.Blind.
+var ErrHidden = errors.New("a process that is there and cannot be seen in /proc")
+
 // Identity tells processes apart across reuse of pids, within one boot.
 type Identity struct {
 	PID int32
@@ -32,7 +36,8 @@ type Identity struct {
 // has not ended.
 func (i Identity) Ended() bool { return ended(i.State, i.Threads) }
 
-// Identify says which process has the pid now. ErrNoProcess: none has. A zombie is returned
+// Identify says which process has the pid now. ErrNoProcess: none has. ErrHidden: one has, and
+// this process cannot see it. A zombie is returned
 // without an error; see Identity.Ended.
 func (m *Meter) Identify(pid int32) (Identity, error) {
 	var s scratch
@@ -43,7 +48,7 @@ func (m *Meter) Identify(pid int32) (Identity, error) {
 		}
 		data, err := s.read(m.file(pid, "status"))
 		if err != nil {
-			return Identity{}, processError(pid, err)
+			return Identity{}, m.processError(pid, err)
 		}
 		uid, process, err := parseOwner(data)
 		if err != nil {
@@ -103,7 +108,7 @@ func (m *Meter) CgroupOf(pid int32) (string, error) {
 	}
 	paths, err := m.cgroupPaths(&s, strconv.Itoa(int(thread)))
 	if err != nil {
-		return "", processError(pid, err)
+		return "", m.processError(pid, err)
 	}
 	known, err := m.hierarchies(&s)
 	if err != nil {
@@ -182,18 +187,11 @@ func (m *Meter) file(pid int32, name string) string {
 func (m *Meter) readStat(s *scratch, pid int32) (stat, error) {
 	data, err := s.read(m.file(pid, "stat"))
 	if err != nil {
-		return stat{}, processError(pid, err)
+		return stat{}, m.processError(pid, err)
 	}
 	got, err := parseStat(data)
 	if err != nil {
 		return stat{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	return got, nil
-}
-
-func processError(pid int32, err error) error {
-	if cgroupfs.Absent(err) {
-		return fmt.Errorf("%w: pid %d", ErrNoProcess, pid)
-	}
-	return fmt.Errorf("process %d: %w", pid, err)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/internal/cgroupfs"
+	"github.com/bursar/bursar/internal/processtable"
 )
 
 // Defaults of Options.
@@ -63,6 +64,9 @@ type Meter struct {
 	facts   facts
 	proc    string
 	now     func() time.Time
+	// exists reports whether a process has a pid, without a process table; nil: the table is not
+	// this machine's.
+	exists func(pid int) bool
 
 	// mounted guards cgroups: the mounts, read once.
 	mounted sync.Mutex
@@ -101,8 +105,12 @@ func NewMeter(options Options) (*Meter, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	var exists func(pid int) bool
+	if filepath.Clean(options.Root) == "/" {
+		exists = processtable.Exists
+	}
 	return &Meter{
-		options: options,
+		options: options, exists: exists,
 		facts:   newFacts(options.Root),
 		proc:    filepath.Join(options.Root, "proc"),
 		now:     options.Now,

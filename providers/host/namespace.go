@@ -48,12 +48,12 @@ func (m *Meter) View(pid int32) (View, error) {
 	}
 	file, err := os.Open(m.file(pid, "ns/pid"))
 	if err != nil {
-		return View{}, processError(pid, err)
+		return View{}, m.processError(pid, err)
 	}
 	n := &PIDNamespace{meter: m, file: file, depth: len(numbers) - 1}
 	// it has ended, if that is not what was opened
 	if n.id, err = cgroupfs.Namespace(m.file(pid, ""), "pid"); err != nil {
-		return View{}, errors.Join(processError(pid, err), file.Close())
+		return View{}, errors.Join(m.processError(pid, err), file.Close())
 	}
 	view.PIDs = n
 	return view, nil
@@ -64,7 +64,7 @@ func (m *Meter) View(pid int32) (View, error) {
 func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
 	data, err := s.read(m.file(pid, "status"))
 	if err != nil {
-		return nil, processError(pid, err)
+		return nil, m.processError(pid, err)
 	}
 	for line := range bytes.Lines(data) {
 		values, is := bytes.CutPrefix(line, []byte("NSpid:"))

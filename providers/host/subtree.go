@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"errors"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -64,11 +65,12 @@ func (m *Meter) leftBelow(e *engine, found int, now time.Time) int {
 
 // isLeft reports whether a process has not ended and is the engine's, as one inside its cgroup.
 func (m *Meter) isLeft(e *engine, pid int32) bool {
-	if got, err := m.readStat(&m.tracker.scratch, pid); err != nil || got.ended() {
+	got, err := m.readStat(&m.tracker.scratch, pid)
+	switch {
+	case errors.Is(err, ErrNoProcess) || err == nil && got.ended():
 		return false
-	}
-	if !e.cgroup.given {
-		return true
+	case err != nil || !e.cgroup.given:
+		return true // a process that cannot be seen has not ended
 	}
 	_, is, _ := m.isOfEngine(e, pid)
 	return is

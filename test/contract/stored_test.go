@@ -46,7 +46,7 @@ func allocation() ledger.Allocation {
 		Wishes:   &ledger.Wishes{Host: "vm-1", Required: label.Of("zone", "a"), Preferred: label.Of("rack", "r1"), Avoid: []string{"vm-2"}},
 		Priority: -3, Created: at(1), Reserved: at(2), Confirmed: at(3), Ended: at(4), Expires: at(5), WaitDeadline: at(6), PassedSince: at(7),
 		ReservationTTL: 2 * time.Minute, Lease: time.Hour, Async: true, OverLimit: true, Forget: true, Stopping: true, Releasing: true, StopGrace: 30 * time.Second,
-		Reason: "a reason", StopReason: "why it stops", Process: ledger.Process{PID: 4711, StartTime: 99, Cgroup: "/bursar/e1", BootID: "boot-1"},
+		MemoryLimit: 1 << 18, Reason: "a reason", StopReason: "why it stops", Process: ledger.Process{PID: 4711, StartTime: 99, Cgroup: "/bursar/e1", BootID: "boot-1"},
 		Address: "10.0.0.1:4040", ApplicationIDs: []string{"application_1_0001"},
 		Exit: &ledger.ExitStatus{Code: new(int32(3)), Signal: 9, OutOfMemory: true}, ErrorOutput: "what it said last",
 		OverUse: []ledger.OverUse{{
@@ -60,7 +60,7 @@ func host() ledger.HostRecord {
 	return ledger.HostRecord{
 		ID: "vm-1", Address: "10.0.0.1:7071", Labels: label.Of("zone", "a"), Cordoned: true, Draining: true, Lost: true, Capacity: size(64),
 		Protected: size(2), Reason: "disk failing", Registered: at(1), Incarnation: 5, BootID: "boot-1", Version: "v1", Revision: 12,
-		StopTime: at(600), MachineID: "machine-1", PIDNamespace: "4026531836",
+		StopTime: at(600), MachineID: "machine-1", PIDNamespace: "4026531836", Token: "a hash", TokenBefore: "another hash",
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling", "internal/duration"},
-		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/processtable", "internal/reaper", "internal/peercred", "internal/pause", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
+		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/processtable", "internal/reaper", "internal/hold", "internal/peercred", "internal/pause", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission", "internal/endreason"},
 		{"providers"},
@@ -82,7 +82,7 @@ func computing() [][2]string {
 // small are the packages of programs that run in many processes: they import the standard library,
 // golang.org/x/sys and each other.
 func small() []string {
-	return []string{"agent/keeper", "cmd/bursar-keeper", "internal/processtable"}
+	return []string{"agent/keeper", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
 }
 
 // impure are the standard packages that reach outside of a computation, each with all that is

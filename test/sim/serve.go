@@ -206,7 +206,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 			c.answer(reply, registration.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, registration.Result.Led.Epoch)
-			c.answer(reply, hostAnswer{wire.RegisterResponse(registration), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.RegisterResponse(registration, nil), c.covering.leadership}, nil)
 		}
 	}
 	c.do(registration)

@@ -81,7 +81,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
-		Releasing: rapid.Bool().Draw(t, "releasing"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
+		Releasing: rapid.Bool().Draw(t, "releasing"), MemoryLimit: ledger.Pages(rapid.Uint32().Draw(t, "memory limit")), Subordinate: rapid.Bool().Draw(t, "subordinate"),
 		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}
 	if !a.State.Live() {
@@ -148,6 +148,7 @@ func Host(t *rapid.T) ledger.HostRecord {
 		Draining: rapid.Bool().Draw(t, "draining"), Lost: rapid.Bool().Draw(t, "lost"), Reason: text(t, "host reason"),
 		Registered: instant(t, "registered"), Incarnation: rapid.Uint64().Draw(t, "incarnation"), BootID: text(t, "host boot"),
 		MachineID: text(t, "machine"), PIDNamespace: text(t, "pid namespace"),
+		Token: ledger.TokenHash(text(t, "token")), TokenBefore: ledger.TokenHash(text(t, "token before")),
 		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"), StopTime: instant(t, "host stop"), Left: rapid.Bool().Draw(t, "left"), CordonedUntil: instant(t, "cordoned until"),
 	}
 }

@@ -402,9 +402,13 @@ type Allocation struct {
 	Incidents []*Incident `protobuf:"bytes,34,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	// The end of the engine's main process, if other processes of the engine lived on. Unset: the main
 	// process runs, or the engine ended with it, or the agent is older.
-	LeaderEnd     *LeaderEnd `protobuf:"bytes,35,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeaderEnd *LeaderEnd `protobuf:"bytes,35,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	// The limit of memory in bytes that the kernel has for the engine's own cgroup, as its host's
+	// agent has read it back. It covers what the engine has touched since it came to that cgroup. 0:
+	// none holds, such as without a policy that limits, or its agent is of an older version.
+	MemoryLimitBytes int64 `protobuf:"varint,38,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Allocation) Reset() {
@@ -680,6 +684,13 @@ func (x *Allocation) GetLeaderEnd() *LeaderEnd {
 		return x.LeaderEnd
 	}
 	return nil
+}
+
+func (x *Allocation) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
 }
 
 // Incident counts events of one kind in the life of an engine.
@@ -3279,7 +3290,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\f\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -3325,7 +3336,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\treleasing\x18! \x01(\bR\treleasing\x121\n" +
 	"\tincidents\x18\" \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x123\n" +
 	"\n" +
-	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x1a9\n" +
+	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12,\n" +
+	"\x12memory_limit_bytes\x18& \x01(\x03R\x10memoryLimitBytes\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +

@@ -425,8 +425,11 @@ type HostSample struct {
 	SwapTotalBytes      *int64 `protobuf:"varint,19,opt,name=swap_total_bytes,json=swapTotalBytes,proto3,oneof" json:"swap_total_bytes,omitempty"`
 	// Processes that the kernel has ended since the boot because memory had run out.
 	OutOfMemoryKills *int64 `protobuf:"varint,20,opt,name=out_of_memory_kills,json=outOfMemoryKills,proto3,oneof" json:"out_of_memory_kills,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What else an operator should know of the host, a sentence each: that its agent cannot see
+	// processes of other users, or that the machine has another name than the host.
+	Notes         []string `protobuf:"bytes,60,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostSample) Reset() {
@@ -599,6 +602,13 @@ func (x *HostSample) GetOutOfMemoryKills() int64 {
 	return 0
 }
 
+func (x *HostSample) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
 // DiskSample is the file system of a work directory.
 type DiskSample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -715,7 +725,14 @@ type RegisterRequest struct {
 	PidNamespace string `protobuf:"bytes,12,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
 	// How long ago the machine was booted. If that was after the last report of the known agent,
 	// this agent takes its place at once.
-	Uptime        *durationpb.Duration `protobuf:"bytes,13,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	Uptime *durationpb.Duration `protobuf:"bytes,13,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	// The token of the last RegisterResponse, from the agent's state directory: it proves that this
+	// is the directory of the host's last agent. Such an agent takes its host's place in any pid
+	// namespace, boot or machine, once the known one has ended or missed a report. An agent with
+	// another token is refused with ALREADY_EXISTS while the known one reports: it runs from a copy
+	// of the directory, such as a cloned machine. Empty, as from an older agent or after the
+	// directory was lost: boot_id, machine_id, pid_namespace and uptime decide alone.
+	IdentityToken []byte `protobuf:"bytes,14,opt,name=identity_token,json=identityToken,proto3" json:"identity_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +858,13 @@ func (x *RegisterRequest) GetUptime() *durationpb.Duration {
 	return nil
 }
 
+func (x *RegisterRequest) GetIdentityToken() []byte {
+	if x != nil {
+		return x.IdentityToken
+	}
+	return nil
+}
+
 type RegisterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -850,7 +874,11 @@ type RegisterResponse struct {
 	Interval *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
 	// A random number of the leadership with this epoch: a store that was put back gives out the
 	// same epochs again.
-	Leadership    uint64 `protobuf:"fixed64,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership uint64 `protobuf:"fixed64,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// A secret of the agent alone, which it stores before it reports, and shows when it registers
+	// again. Each registration gives out another one. Empty, as from an older coordinator: the agent
+	// keeps its own. It has no debug_redact, or its agent would not get it either.
+	IdentityToken []byte `protobuf:"bytes,5,opt,name=identity_token,json=identityToken,proto3" json:"identity_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +939,13 @@ func (x *RegisterResponse) GetLeadership() uint64 {
 		return x.Leadership
 	}
 	return 0
+}
+
+func (x *RegisterResponse) GetIdentityToken() []byte {
+	if x != nil {
+		return x.IdentityToken
+	}
+	return nil
 }
 
 type SyncRequest struct {
@@ -1172,9 +1207,12 @@ type EngineReport struct {
 	Incidents []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	// What its host does if it uses more than it is entitled to. Unset, as from an older agent: not
 	// known.
-	OverUseRule   *OverUseRule `protobuf:"bytes,64,opt,name=over_use_rule,json=overUseRule,proto3" json:"over_use_rule,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OverUseRule *OverUseRule `protobuf:"bytes,64,opt,name=over_use_rule,json=overUseRule,proto3" json:"over_use_rule,omitempty"`
+	// The limit of memory that the agent has read back from the kernel for the engine's cgroup; 0:
+	// none holds. In every report of the engine. Bytes.
+	MemoryLimitBytes int64 `protobuf:"varint,12,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *EngineReport) Reset() {
@@ -1275,6 +1313,13 @@ func (x *EngineReport) GetOverUseRule() *OverUseRule {
 		return x.OverUseRule
 	}
 	return nil
+}
+
+func (x *EngineReport) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
 }
 
 // EngineEnd is the tombstone of an engine whose last process ended.
@@ -2437,7 +2482,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_headroom_bytes\"\xdc\v\n" +
+	"\x0f_headroom_bytes\"\x83\f\n" +
 	"\n" +
 	"HostSample\x12;\n" +
 	"\vsample_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -2462,7 +2507,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"R\x13hugePagesTotalBytes\x88\x01\x01\x12?\n" +
 	"\x15huge_pages_free_bytes\x18\x12 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\vR\x12hugePagesFreeBytes\x88\x01\x01\x126\n" +
 	"\x10swap_total_bytes\x18\x13 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\fR\x0eswapTotalBytes\x88\x01\x01\x12;\n" +
-	"\x13out_of_memory_kills\x18\x14 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\rR\x10outOfMemoryKills\x88\x01\x01\x1a;\n" +
+	"\x13out_of_memory_kills\x18\x14 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\rR\x10outOfMemoryKills\x88\x01\x01\x12%\n" +
+	"\x05notes\x18< \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\b\"\x05r\x03\x18\x80\bR\x05notes\x1a;\n" +
 	"\rDegradedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
@@ -2490,7 +2536,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\ftotal_inodes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vtotalInodes\x12(\n" +
 	"\vfree_inodes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"freeInodes\x12\x14\n" +
-	"\x05short\x18\x06 \x01(\bR\x05short\"\xdd\x05\n" +
+	"\x05short\x18\x06 \x01(\bR\x05short\"\x90\x06\n" +
 	"\x0fRegisterRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12\"\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x12\x89\x01\n" +
@@ -2508,17 +2554,20 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"machine_id\x18\v \x01(\tB\a\xbaH\x04r\x02\x18@R\tmachineId\x12,\n" +
 	"\rpid_namespace\x18\f \x01(\tB\a\xbaH\x04r\x02\x18@R\fpidNamespace\x12;\n" +
-	"\x06uptime\x18\r \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x06uptime\x1a9\n" +
+	"\x06uptime\x18\r \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x06uptime\x121\n" +
+	"\x0eidentity_token\x18\x0e \x01(\fB\n" +
+	"\xbaH\x04z\x02\x18@\x80\x01\x01R\ridentityToken\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x01\n" +
 	"\x10RegisterResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x125\n" +
 	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x04 \x01(\x06R\n" +
-	"leadership\"\xb0\x05\n" +
+	"leadership\x12%\n" +
+	"\x0eidentity_token\x18\x05 \x01(\fR\ridentityToken\"\xb0\x05\n" +
 	"\vSyncRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -2544,7 +2593,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\x9d\x04\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xd4\x04\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2557,7 +2606,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12;\n" +
 	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12:\n" +
-	"\rover_use_rule\x18@ \x01(\v2\x16.bursar.v1.OverUseRuleR\voverUseRule\"\xce\x03\n" +
+	"\rover_use_rule\x18@ \x01(\v2\x16.bursar.v1.OverUseRuleR\voverUseRule\x125\n" +
+	"\x12memory_limit_bytes\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10memoryLimitBytes\"\xce\x03\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +

@@ -338,6 +338,12 @@ type Additions struct {
 	Expected bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
 	// Of an allocation, live or ended: Allocation.incidents.
 	Incidents []*v1.Incident `protobuf:"bytes,1030,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	// Of a host: the SHA-256 of the identity token that its agent got last, and of the one that the
+	// agent has shown for it, as long as the agent may not have got the next one.
+	IdentityToken       []byte `protobuf:"bytes,1050,opt,name=identity_token,json=identityToken,proto3" json:"identity_token,omitempty"`
+	IdentityTokenBefore []byte `protobuf:"bytes,1051,opt,name=identity_token_before,json=identityTokenBefore,proto3" json:"identity_token_before,omitempty"`
+	// Of an allocation: what Allocation says in the field of this name.
+	MemoryLimitBytes int64 `protobuf:"varint,1052,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	// Of an allocation: what Allocation says in the field of this name, and what its Process says.
 	Releasing     bool `protobuf:"varint,1060,opt,name=releasing,proto3" json:"releasing,omitempty"`
 	Launched      bool `protobuf:"varint,1061,opt,name=launched,proto3" json:"launched,omitempty"`
@@ -464,6 +470,27 @@ func (x *Additions) GetIncidents() []*v1.Incident {
 		return x.Incidents
 	}
 	return nil
+}
+
+func (x *Additions) GetIdentityToken() []byte {
+	if x != nil {
+		return x.IdentityToken
+	}
+	return nil
+}
+
+func (x *Additions) GetIdentityTokenBefore() []byte {
+	if x != nil {
+		return x.IdentityTokenBefore
+	}
+	return nil
+}
+
+func (x *Additions) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
 }
 
 func (x *Additions) GetReleasing() bool {
@@ -708,7 +735,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xed\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x05\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -726,7 +753,10 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
 	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
 	"\bexpected\x18\xf1\a \x01(\bR\bexpected\x122\n" +
-	"\tincidents\x18\x86\b \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x12\x1d\n" +
+	"\tincidents\x18\x86\b \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x12&\n" +
+	"\x0eidentity_token\x18\x9a\b \x01(\fR\ridentityToken\x123\n" +
+	"\x15identity_token_before\x18\x9b\b \x01(\fR\x13identityTokenBefore\x12-\n" +
+	"\x12memory_limit_bytes\x18\x9c\b \x01(\x03R\x10memoryLimitBytes\x12\x1d\n" +
 	"\treleasing\x18\xa4\b \x01(\bR\treleasing\x12\x1b\n" +
 	"\blaunched\x18\xa5\b \x01(\bR\blaunched\"Q\n" +
 	"\vQuotaRecord\x12&\n" +

@@ -1,0 +1,104 @@
+package contain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/resource"
+)
+
+const (
+	// firstRetry is how long after a failure the same is tried again. Each further one takes twice
+	// as long as the one before, up to containPatience.
+	firstRetry = time.Second
+	// holdsEvery is how often the limit of an engine is read again: something else may have
+	// changed it.
+	holdsEvery = time.Minute
+	// holdsTries is how often a limit is read until it is the one that was set, and holdsPause the
+	// time in between: systemd answers before it has written all limits.
+	holdsTries = 5
+	holdsPause = 20 * time.Millisecond
+)
+
+// retryAfter is how long to wait after so many failures in a row.
+func retryAfter(failures int) time.Duration {
+	if failures > 6 { // 64 s
+		return containPatience
+	}
+	return min(firstRetry<<max(0, failures-1), containPatience)
+}
+
+// LimitError says that the kernel has another limit than was set.
+type LimitError struct{ Want, Got int64 }
+
+func (e *LimitError) Error() string {
+	got := "none"
+	if e.Got > 0 {
+		got = resource.ApproximateMemory(e.Got)
+	}
+	return fmt.Sprintf("limit of memory: the kernel has %s, not %s", got, resource.ApproximateMemory(e.Want))
+}
+
+// readBack reads which limit of memory the kernel has for an engine, and tells the tracker. A limit
+// that does not hold is set again later.
+func (c *Cgroups) readBack(ctx context.Context, driver cgroup.Driver, id string, want cgroup.Limits) {
+	holds, wrong := c.limitOf(ctx, driver, id, want.MemoryMax)
+	if errors.Is(wrong, cgroup.ErrNone) || errors.Is(wrong, context.Canceled) {
+		return // it has ended, which the next measurement finds; or the agent ends
+	}
+	c.options.Locked(func(t *tracker.Tracker) { t.SetMemoryLimit(id, holds) })
+	c.mu.Lock()
+	e := c.engines[id]
+	e.checked = time.Now()
+	report := wrong != nil && e.applied // else setting it has failed, which was reported
+	again := false
+	switch {
+	case report:
+		again = c.noteFailure(e, wrong)
+		e.applied = false
+	case e.applied:
+		e.failed, e.failures, e.retry = "", 0, time.Time{}
+	}
+	c.mu.Unlock()
+	if report {
+		c.failed(ctx, id, wrong, again)
+	}
+}
+
+// limitOf reads the limit of memory of an engine; 0: none. The error says why it is not the wanted
+// one.
+func (c *Cgroups) limitOf(ctx context.Context, driver cgroup.Driver, id string, want int64) (holds int64, err error) {
+	if want == 0 {
+		return 0, nil
+	}
+	for range holdsTries {
+		var facts cgroup.Facts
+		if facts, err = driver.Facts(ctx, id); err != nil {
+			return 0, err //nolint:wrapcheck // it names the cgroup
+		}
+		if holds = facts.MemoryMax; holds > 0 && holds <= want { // the kernel rounds it down to pages
+			return holds, nil
+		}
+		pause := time.NewTimer(holdsPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return holds, ctx.Err() //nolint:wrapcheck // the caller's own
+		}
+	}
+	return holds, &LimitError{want, holds}
+}
+
+// noteFailure notes why an engine is not as it should be, and when to try again. It reports whether
+// that was the reason before. c.mu is held.
+func (c *Cgroups) noteFailure(e *contained, err error) (again bool) {
+	again = e.failed == err.Error()
+	e.failures++
+	e.failed, e.retry = err.Error(), time.Now().Add(retryAfter(e.failures))
+	return again
+}

@@ -1,0 +1,105 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/hold"
+)
+
+// hold makes the process wait that is about to be started, and returns the program to start in
+// place of the engine's. What is wrong with the engine's is found out now, as far as it can be:
+// once the engine is confirmed, its allocation is used.
+func (e *engine) hold(program string, spec Spec, attributes *os.ProcAttr) (string, error) {
+	if err := probe(program); err != nil {
+		return "", err
+	}
+	gate, err := hold.New(program)
+	if err != nil {
+		return "", err //nolint:wrapcheck // says all
+	}
+	e.gate, e.command, e.program = gate, spec.Command[0], program
+	attributes.Env = append(slices.Clone(attributes.Env), gate.Variable(len(attributes.Files)))
+	attributes.Files = append(attributes.Files, gate.Files()...)
+	return hold.Self, nil
+}
+
+// begin lets the engine begin, and says whether it has.
+func (e *engine) begin() Started {
+	if err := e.gate.Release(context.Background()); err != nil {
+		return notStarted(describe(e.command, e.program, err))
+	}
+	return e.asStarted()
+}
+
+// interpreters is how many scripts may be the interpreters of each other, as the kernel has it.
+const interpreters = 4
+
+// probe finds out whether a program can be executed, without doing so. It finds the faults that
+// people make. The error is the kernel's.
+func probe(program string) error {
+	for range interpreters {
+		info, err := os.Stat(program)
+		if err != nil {
+			return errors.Unwrap(err)
+		}
+		if !info.Mode().IsRegular() {
+			return unix.EACCES
+		}
+		if err := unix.Access(program, unix.X_OK); err != nil {
+			return err //nolint:wrapcheck // describe knows it
+		}
+		next, err := interpreter(program)
+		if err != nil || next == "" {
+			return err
+		}
+		program = next
+	}
+	return nil // the kernel decides
+}
+
+// interpreter is the program that runs a script; empty: the kernel runs it, or cannot be asked.
+func interpreter(program string) (string, error) {
+	file, err := os.OpenFile(program, os.O_RDONLY|unix.O_NONBLOCK, 0) //nolint:gosec // as its user
+	if err != nil {
+		return "", nil // it may be executed and not read
+	}
+	defer file.Close()
+	head := make([]byte, 256) // as much as the kernel looks at
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", nil // the kernel says what is wrong
+	}
+	head = head[:n]
+	line, script := bytes.CutPrefix(head, []byte("#!"))
+	if !script {
+		if bytes.HasPrefix(head, []byte("\x7fELF")) || otherFormats() {
+			return "", nil
+		}
+		return "", syscall.ENOEXEC
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return "", syscall.ENOEXEC
+	}
+	if !path.IsAbs(words[0]) {
+		return "", nil // from the working directory, as the kernel has it
+	}
+	return words[0], nil
+}
+
+// otherFormats reports whether the kernel may know other programs than its own and scripts.
+func otherFormats() bool {
+	entries, err := os.ReadDir("/proc/sys/fs/binfmt_misc")
+	return err == nil && len(entries) > 2 // register and status
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/providers/host"
+)
+
+// sightEvery is how often the agent looks whether it can see the machine's processes: the process
+// table can be mounted in another way at any time.
+const sightEvery = time.Minute
+
+// sight is what the agent cannot see of the machine's processes. It belongs to the measuring loop.
+type sight struct {
+	at     time.Time
+	blind  string // why it cannot see all; empty: it can
+	hidden int    // engines that it could not see when it last measured
+}
+
+// blinder is a Meter that knows whether it sees all processes. *host.Meter does.
+type blinder interface{ Blind() string }
+
+// blindNote says in a sentence what it means that the agent does not see all processes; empty: it
+// does.
+func blindNote(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "its agent cannot see the processes of other users: " + why +
+		"; it notices the end of their engines, but measures and stops none of them: run the agent as root, or mount /proc without hidepid"
+}
+
+// Notes are what an operator should know before an agent starts with the configuration here, a
+// sentence each.
+func (c Config) Notes() (notes []string) {
+	s, err := c.resolve()
+	if err != nil {
+		return nil // Check has said it
+	}
+	if note := s.heldNote(); note != "" {
+		notes = append(notes, note)
+	}
+	meter, err := host.NewMeter(s.meterOptions())
+	if err != nil {
+		return notes
+	}
+	if note := blindNote(meter.Blind()); note != "" {
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// notes are what an operator should know of the host, as the coordinator shows it. What is new is
+// logged. Only the measuring loop calls it.
+func (a *Agent) notes(now time.Time, usages []host.Usage) (notes []string) {
+	if note := a.settings().heldNote(); note != "" {
+		notes = append(notes, note)
+	}
+	hidden := 0
+	for i := range usages {
+		if errors.Is(usages[i].Err, host.ErrHidden) {
+			hidden++
+		}
+	}
+	if hidden != a.sight.hidden {
+		a.sight.at = time.Time{} // the process table was mounted in another way
+		if hidden > 0 {
+			a.log.Warn("processes of engines are there and cannot be seen: they count as running, and nothing is known of what they use", "engines", hidden)
+		}
+	}
+	a.sight.hidden = hidden
+	a.look(now)
+	if note := blindNote(a.sight.blind); note != "" {
+		notes = append(notes, note)
+	}
+	if hidden > 0 {
+		notes = append(notes, fmt.Sprintf("%d of its engines cannot be seen: what they use is not known", hidden))
+	}
+	return notes
+}
+
+// look finds out every sightEvery whether the agent sees all processes.
+func (a *Agent) look(now time.Time) {
+	meter, knows := a.deps.Meter.(blinder)
+	if !knows || !a.sight.at.IsZero() && now.Sub(a.sight.at) < sightEvery {
+		return
+	}
+	a.sight.at = now
+	blind := meter.Blind()
+	switch blind {
+	case a.sight.blind:
+	case "":
+		a.log.Info("the agent sees the processes of all users again")
+	default:
+		a.log.Warn(blindNote(blind))
+	}
+	a.sight.blind = blind
+}

@@ -1,0 +1,85 @@
+package hold
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitUnbegun is the code of a process whose command never began. Its parent has ended, or knows
+// more.
+const exitUnbegun = 127
+
+// Wait returns at once in a process that was not started to wait. Otherwise it waits until the
+// command may begin, and becomes it. It is to be called before anything else.
+func Wait() {
+	first, status, path, held := parse(os.Getenv(variable))
+	if !held {
+		return
+	}
+	unix.CloseOnExec(first)
+	unix.CloseOnExec(status)
+	asBefore()
+	become(first, status, path)
+	os.Exit(exitUnbegun)
+}
+
+// parse reads what Command has written. The descriptors must be pipes: the variable may be a
+// stranger's.
+func parse(text string) (first, status int, path string, held bool) {
+	words := strings.SplitN(text, ",", 3)
+	if len(words) != 3 || words[2] == "" {
+		return 0, 0, "", false
+	}
+	first, err := strconv.Atoi(words[0])
+	status, statusErr := strconv.Atoi(words[1])
+	return first, status, words[2], err == nil && statusErr == nil && isPipe(first) && isPipe(status)
+}
+
+func isPipe(fd int) bool {
+	var s unix.Stat_t
+	return unix.Fstat(fd, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+// asBefore gives signals the meaning that they would have for the command. Go's runtime keeps
+// SIGHUP and SIGINT ignored if they were. A shell that ignores SIGINT for a command ignores
+// SIGQUIT, too.
+func asBefore() {
+	if signal.Ignored(syscall.SIGINT) {
+		signal.Ignore(syscall.SIGQUIT)
+		return
+	}
+	quit := make(chan os.Signal, 1)
+	signal.Notify(quit, syscall.SIGQUIT) // else the runtime prints its goroutines
+	go func() {
+		<-quit
+		os.Exit(128 + int(syscall.SIGQUIT))
+	}()
+}
+
+// become waits and replaces this program by the command. It returns if that is not to be, or fails.
+func become(first, status int, path string) {
+	var word [1]byte
+	for {
+		n, err := unix.Read(first, word[:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n != 1 || word[0] != letGo {
+			return
+		}
+		break
+	}
+	environment := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
+	err := syscall.Exec(path, os.Args, environment) //nolint:gosec // is what it is for
+	errno := syscall.EINVAL                         // such as for a zero byte, which no argument can have
+	errors.As(err, &errno)
+	_, _ = unix.Write(status, binary.NativeEndian.AppendUint32(nil, uint32(errno)))
+}
