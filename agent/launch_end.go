@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/peak"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -37,6 +38,8 @@ type ending struct {
 	// reason is in the agent's own words, or in those of the order to stop the engine. "": nothing
 	// is known but that it has ended.
 	reason string
+	// marks are what the kernel says of its use.
+	marks peak.Marks
 	// errorOutput are the engine's own words, which must not get into the reason or a log.
 	errorOutput string
 }
@@ -82,6 +85,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	}
 	var lack string
 	end.exit, lack = a.cgroups.LackOfMemory(ctx, e, end.exit)
+	end.marks = a.marks(ctx, e, end.exit, lack, peak.Marks{ProcessBytes: record.Use.ProcessBytes, CPUTime: record.Use.CPUTime()})
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}

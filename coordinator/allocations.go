@@ -158,6 +158,10 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 		ProcessEnded: req.GetProcessEnded(), Force: req.GetForce(),
+		PeakSource: wire.PeakSourceFrom(req.GetMeasuredPeakSource()), CPUTime: wire.CPUTimeFrom(req.GetCpuTime()),
+	}
+	if c.Peak, err = wire.PeakFrom(req.GetMeasuredPeak()); err != nil {
+		return nil, err
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {

@@ -27,6 +27,10 @@ type engine struct {
 	stderrLines int
 	ownCgroup   bool
 	killsBefore int64
+	// use is what the kernel says at its end. The mark of a process begins with that of the process
+	// that has started it: a mark that is not above that of the keeper says nothing.
+	use    Use
+	ownRSS int64
 }
 
 // keep copies the engine's output, ends it if no agent knows of it, and writes down how it ended.
@@ -83,12 +87,14 @@ func (e *engine) kill(signal syscall.Signal) {
 func (e *engine) wait() Exit {
 	for {
 		var info siginfo
-		err := unix.Waitid(unix.P_PID, e.process.Pid, info.asUnix(), unix.WEXITED|unix.WNOWAIT, nil)
+		var used unix.Rusage
+		err := unix.Waitid(unix.P_PID, e.process.Pid, info.asUnix(), unix.WEXITED|unix.WNOWAIT, &used)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil: // it is no child: there is nothing to wait for
 			return Exit{Signal: int32(unix.SIGKILL)}
 		default:
+			e.use = useOf(&used, e.ownRSS)
 			return info.exit()
 		}
 	}
@@ -131,8 +137,10 @@ func (e *engine) record(exit Exit) {
 	}
 	e.drain()
 	r.Stderr, r.DroppedBytes = e.tail.lines(e.stderrLines), e.stdout.dropped+e.stderr.dropped
-	if line, err := Encode(r); err == nil { // it can be encoded
-		_, _ = os.Stderr.Write(line) // no process is left to tell
+	before, err := Encode(useLine{&e.use})
+	line, recordErr := Encode(r)
+	if err == nil && recordErr == nil { // they can be encoded
+		_, _ = os.Stderr.Write(append(before, line...)) // no process is left to tell
 	}
 }
 

@@ -98,11 +98,11 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	}
 	*e = entry{
 		phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
-		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError,
+		peak: e.peak, cpuTime: e.cpuTime, stopError: e.stopError, reportedStopError: e.reportedStopError,
 	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
-		e.usage, e.judgement = nil, policy.Judgement{}
+		e.usage, e.judgement, e.cpuTime = nil, policy.Judgement{}, cpuTime{}
 	}
 	t.put(e)
 	if vetted && isNew && a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED && !t.lastWord(now, e) {

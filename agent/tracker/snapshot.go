@@ -58,7 +58,7 @@ func (t *Tracker) Snapshot() Snapshot {
 	for _, e := range t.inOrder() {
 		switch {
 		case t.stored(e):
-			s.Engines = append(s.Engines, e.grant)
+			s.Engines = append(s.Engines, e.saved())
 		case e.phase == ended:
 			s.Ended = append(s.Ended, e.tombstone)
 		}
@@ -77,7 +77,7 @@ func (t *Tracker) Change() (c Change, enough bool) {
 	for id := range t.taken.ids {
 		switch e := t.entries[id]; {
 		case e != nil && t.stored(e):
-			c.Engines = append(c.Engines, e.grant)
+			c.Engines = append(c.Engines, e.saved())
 		case e != nil && e.phase == ended:
 			c.Ended = append(c.Ended, e.tombstone)
 		default:

@@ -115,7 +115,10 @@ func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	if !t.full && !changed {
 		return nil
 	}
-	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError}
+	use := e.use()
+	report := &bursarv1.EngineReport{
+		AllocationId: e.grant.GetId(), MeasuredPeak: use.Peak, MeasuredPeakSource: use.Source, CpuTime: use.CPUTime, StopError: e.stopError,
+	}
 	if e.stopError != e.reportedStopError {
 		e.reportedStopError, e.pending = e.stopError, true
 	}

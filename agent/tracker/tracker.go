@@ -108,8 +108,8 @@ type entry struct {
 	reported  *Usage // as the coordinator has it, for all that is known
 	pending   bool   // was sent in a Sync that is not answered
 	judgement policy.Judgement
-	// peak has the most of memory and cpu of all samples since the agent knows it.
-	peak struct{ memoryBytes, cpuMillis int64 }
+	peak      peakUse
+	cpuTime   cpuTime
 	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
 	stopError, reportedStopError string
 
@@ -132,6 +132,7 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	for _, grant := range saved.Engines {
 		// of no epoch: all that a coordinator says of it is newer
 		e := &entry{phase: held, grant: grant}
+		e.restoreUse()
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
@@ -242,17 +243,9 @@ func (e *entry) shown() *bursarv1.Allocation {
 		return a
 	}
 	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
-	a.MeasuredPeak, a.StopError = e.measuredPeak(), e.stopError
+	a.StopError = e.stopError
+	e.use().showIn(a)
 	return a
-}
-
-// measuredPeak is nil before the first sample.
-func (e *entry) measuredPeak() *bursarv1.Resource {
-	if e.usage == nil {
-		return nil
-	}
-	peak := e.peak
-	return &bursarv1.Resource{MemoryBytes: &peak.memoryBytes, CpuMillis: &peak.cpuMillis}
 }
 
 // SetStopError notes why an engine could not be stopped; empty: nothing went wrong.

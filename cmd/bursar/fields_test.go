@@ -60,7 +60,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
 		},
 		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified"},
-		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output"},
+		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output measured_peak. measured_peak_source cpu_time"},
 		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
 		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},

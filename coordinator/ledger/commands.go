@@ -122,6 +122,10 @@ type ReleaseCommand struct {
 	// The agent's word replaces the caller's.
 	Exit        *ExitStatus
 	ErrorOutput string
+	// What the caller, or its agent, knows of the engine's use; unset: nothing.
+	Peak       resource.Vector
+	PeakSource PeakSource
+	CPUTime    time.Duration
 }
 
 // CancelCommand ends a request that waits or a reservation, by id or by request id.
@@ -243,6 +247,8 @@ type HostInfo struct {
 	LastSync    Instant
 	Unavailable string // why it gets no new grants; empty if it does
 	Engines     resource.Vector
+	// EnginesUnreclaimable is the part of their memory, in bytes, that the kernel cannot take back.
+	EnginesUnreclaimable int64
 	// Reservations is how many of the account's allocations are not confirmed yet.
 	Reservations int
 	// Stranger is another agent that lately reported for this host and was refused; empty: none.

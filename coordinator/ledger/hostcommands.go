@@ -67,9 +67,11 @@ type EngineReport struct {
 	Measured      resource.Vector
 	Unreclaimable int64
 	Peak          resource.Vector // the most that its agent has measured; unset: not known
-	StopError     string          // why it could not be stopped; empty: nothing went wrong
-	OverUse       []OverUse       // all of it; one dimension each
-	Grant         *Allocation     // the agent's record, in a full report
+	PeakSource    PeakSource
+	CPUTime       time.Duration // all that it has used; 0: not known
+	StopError     string        // why it could not be stopped; empty: nothing went wrong
+	OverUse       []OverUse     // all of it; one dimension each
+	Grant         *Allocation   // the agent's record, in a full report
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
 	// word alone.
 	Unvouched bool
@@ -87,6 +89,8 @@ type EngineEnd struct {
 
 	ErrorOutput    string          // what the engine wrote last to its standard error
 	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
+	PeakSource     PeakSource
+	CPUTime        time.Duration // 0: not known
 }
 
 // Veto is an agent's refusal of a grant.

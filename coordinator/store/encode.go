@@ -46,7 +46,7 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("policy %d: want one of the known", policy)}
 		}
 	}
-	for _, v := range []*resource.Vector{&a.Measured, &a.Peak} {
+	for _, v := range []*resource.Vector{&a.Measured, new(a.Peak.Vector())} {
 		if err := v.Validate(); err != nil && !a.State.Live() {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}

@@ -26,9 +26,8 @@ import (
 
 // stored is what of an allocation a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
-	a.Unreclaimable = 0
 	if a.State.Live() {
-		a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
+		a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0
 	}
 	return a
 }
@@ -68,6 +67,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 func TestNoFieldIsForgotten(t *testing.T) {
 	var a ledger.Allocation
 	set(reflect.ValueOf(&a).Elem())
+	a.State = ledger.Released                         // what was measured of one that lives is not stored
 	a.Caller, a.Claimed.Caller = "text@h1", "text@h1" // the flag Subordinate goes with the user in it
 	payload, err := store.AppendAllocation(nil, &a)
 	if err != nil {
@@ -120,6 +120,9 @@ func set(v reflect.Value) {
 		return
 	case ledger.State:
 		v.Set(reflect.ValueOf(ledger.Active))
+		return
+	case ledger.PeakSource:
+		v.Set(reflect.ValueOf(ledger.PeakLimit))
 		return
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))

@@ -71,6 +71,7 @@ func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word
 		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError = nil, nil, 0, nil, ""
+		grant.MeasuredPeakSource, grant.CpuTime = bursarv1.PeakSource_PEAK_SOURCE_UNSPECIFIED, nil
 		grant.Seal = sealer.Seal(&r.Result.Grants[i])
 		m.Grants = append(m.Grants, grant)
 	}
@@ -123,6 +124,7 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 		}
 		end := ledger.EngineEnd{
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
+			PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err
@@ -157,7 +159,8 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	}
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
-		StopError: truncated(CleanText(m.GetStopError()), longestProblem),
+		StopError:  truncated(CleanText(m.GetStopError()), longestProblem),
+		PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())

@@ -93,6 +93,63 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// PeakSource is how the most memory that an engine used is known.
+type PeakSource int32
+
+const (
+	// An older agent said it, or there is no peak.
+	PeakSource_PEAK_SOURCE_UNSPECIFIED PeakSource = 0
+	// Its agent's measurements alone show it. The engine may have used more between two of them.
+	PeakSource_PEAK_SOURCE_TICKS PeakSource = 1
+	// The kernel's own marks show it: that of the engine's cgroup, or that of its processes.
+	PeakSource_PEAK_SOURCE_KERNEL PeakSource = 2
+	// The engine was killed at the limit of its cgroup: the peak is that limit.
+	PeakSource_PEAK_SOURCE_LIMIT PeakSource = 3
+)
+
+// Enum value maps for PeakSource.
+var (
+	PeakSource_name = map[int32]string{
+		0: "PEAK_SOURCE_UNSPECIFIED",
+		1: "PEAK_SOURCE_TICKS",
+		2: "PEAK_SOURCE_KERNEL",
+		3: "PEAK_SOURCE_LIMIT",
+	}
+	PeakSource_value = map[string]int32{
+		"PEAK_SOURCE_UNSPECIFIED": 0,
+		"PEAK_SOURCE_TICKS":       1,
+		"PEAK_SOURCE_KERNEL":      2,
+		"PEAK_SOURCE_LIMIT":       3,
+	}
+)
+
+func (x PeakSource) Enum() *PeakSource {
+	p := new(PeakSource)
+	*p = x
+	return p
+}
+
+func (x PeakSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PeakSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (PeakSource) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x PeakSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PeakSource.Descriptor instead.
+func (PeakSource) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
 type OverUsePolicy int32
 
@@ -137,11 +194,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -150,7 +207,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // Verdict is what would happen to the request now.
@@ -197,11 +254,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -226,7 +283,9 @@ type Allocation struct {
 	// What it may use: what was asked for after normalization, or what a Confirm or a Resize made of
 	// it. It counts as this in every account.
 	Entitled *Resource `protobuf:"bytes,6,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	// What its process tree was last seen to use. One that has ended has its last measurement.
+	// What its cgroup or process tree was last seen to use. Of memory, all that it holds, with page
+	// cache that the kernel can take back: unreclaimable_bytes is the part that it cannot. One that
+	// has ended has its last measurement.
 	Measured    *Resource              `protobuf:"bytes,7,opt,name=measured,proto3" json:"measured,omitempty"`
 	HostId      string                 `protobuf:"bytes,8,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
@@ -258,8 +317,8 @@ type Allocation struct {
 	Stopping bool `protobuf:"varint,23,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// How the engine's process ended, if its agent saw that.
 	ExitStatus *ExitStatus `protobuf:"bytes,24,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last
-	// report.
+	// Memory of the engine that the kernel cannot take back (no page cache, nothing that the engine
+	// has given back with MADV_FREE), in bytes, at the last report. This is what it uses.
 	UnreclaimableBytes int64 `protobuf:"varint,25,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
 	// What it uses beyond its entitlement, by its agent's last report; none if it does not exceed
 	// it. Its accounts still count what it is entitled to.
@@ -269,7 +328,8 @@ type Allocation struct {
 	// password: only callers that may act as the allocation's user, operators and admins see them,
 	// and no log has them.
 	ErrorOutput string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
-	// The most of memory and of cpu that it was seen to use at a time, each for itself.
+	// The most of memory and of cpu that it used at a time, each for itself. Of memory, what the
+	// kernel could not take back (no page cache).
 	MeasuredPeak *Resource `protobuf:"bytes,28,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// Why its host's agent could not end it, in the agent's words, if it was to. The agent tries
 	// again. Empty: nothing went wrong.
@@ -286,7 +346,12 @@ type Allocation struct {
 	// not the owner, may act on the allocation. Empty: the label user may.
 	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	// Its caller has released it while its process lived. It counts until the process has ended.
-	Releasing     bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	Releasing bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	// How the memory of measured_peak is known.
+	MeasuredPeakSource PeakSource `protobuf:"varint,36,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	// The processor time that it has used since it started, with that of its processes that have
+	// ended. It never goes back, and stays after the engine's end. Unset: not known.
+	CpuTime       *durationpb.Duration `protobuf:"bytes,37,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +615,20 @@ func (x *Allocation) GetReleasing() bool {
 		return x.Releasing
 	}
 	return false
+}
+
+func (x *Allocation) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *Allocation) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
 }
 
 // Claim is what an agent says of an engine. Nobody has checked it.
@@ -1542,7 +1621,15 @@ type ReleaseRequest struct {
 	// The host's agent says that no process of the engine lives. A coordinator ignores it in a
 	// request that does not come through the agent of the allocation's host, and an agent sets it
 	// itself, whatever a request says.
-	ProcessEnded  bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	ProcessEnded bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
+	// What the caller knows of the engine's use: of memory, the most that its largest process held
+	// (ru_maxrss of wait4). An agent judges it by what it has measured, and puts the engine's peak in
+	// its place.
+	MeasuredPeak *Resource `protobuf:"bytes,60,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	// Set by an agent.
+	MeasuredPeakSource PeakSource `protobuf:"varint,61,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	// The processor time of the engine, with that of its processes that have ended.
+	CpuTime       *durationpb.Duration `protobuf:"bytes,62,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1617,6 +1704,27 @@ func (x *ReleaseRequest) GetProcessEnded() bool {
 		return x.ProcessEnded
 	}
 	return false
+}
+
+func (x *ReleaseRequest) GetMeasuredPeak() *Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *ReleaseRequest) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *ReleaseRequest) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
 }
 
 type ReleaseResponse struct {
@@ -2827,7 +2935,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\f\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2870,7 +2978,9 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
 	"actingUser\x12\x1c\n" +
-	"\treleasing\x18! \x01(\bR\treleasing\x1a9\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x12G\n" +
+	"\x14measured_peak_source\x18$ \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18% \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
@@ -2965,7 +3075,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xf0\x01\n" +
+	"allocation\"\xa9\x03\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
@@ -2973,7 +3083,10 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"exitStatus\x12.\n" +
 	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12#\n" +
-	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\"H\n" +
+	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\x128\n" +
+	"\rmeasured_peak\x18< \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12G\n" +
+	"\x14measured_peak_source\x18= \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18> \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3107,7 +3220,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*\x9c\x01\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*o\n" +
+	"\n" +
+	"PeakSource\x12\x1b\n" +
+	"\x17PEAK_SOURCE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11PEAK_SOURCE_TICKS\x10\x01\x12\x16\n" +
+	"\x12PEAK_SOURCE_KERNEL\x10\x02\x12\x15\n" +
+	"\x11PEAK_SOURCE_LIMIT\x10\x03*\x9c\x01\n" +
 	"\rOverUsePolicy\x12\x1f\n" +
 	"\x1bOVER_USE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
@@ -3142,160 +3261,166 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 2: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 3: bursar.v1.Allocation
-	(*Claim)(nil),                          // 4: bursar.v1.Claim
-	(*OverUse)(nil),                        // 5: bursar.v1.OverUse
-	(*Process)(nil),                        // 6: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 7: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 8: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 9: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 10: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 11: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 12: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 13: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 14: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 15: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 16: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 17: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 18: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 19: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 20: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 21: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 22: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 23: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 24: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 25: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 26: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 27: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 28: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 29: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 30: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 31: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 32: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 33: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 34: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 35: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 36: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 37: bursar.v1.ExplainResponse
-	nil,                                    // 38: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 39: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 40: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 41: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 42: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 43: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 44: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 45: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 48: bursar.v1.Shortfall
-	(*Account)(nil),                        // 49: bursar.v1.Account
-	(*HostFilters)(nil),                    // 50: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 51: bursar.v1.AccountName
-	(*Runners)(nil),                        // 52: bursar.v1.Runners
+	(PeakSource)(0),                        // 1: bursar.v1.PeakSource
+	(OverUsePolicy)(0),                     // 2: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 3: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 4: bursar.v1.Allocation
+	(*Claim)(nil),                          // 5: bursar.v1.Claim
+	(*OverUse)(nil),                        // 6: bursar.v1.OverUse
+	(*Process)(nil),                        // 7: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 8: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 9: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 10: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 11: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 12: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 13: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 14: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 15: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 16: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 17: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 18: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 19: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 20: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 21: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 22: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 23: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 24: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 25: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 26: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 27: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 28: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 29: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 30: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 31: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 32: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 33: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 34: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 35: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 36: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 37: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 38: bursar.v1.ExplainResponse
+	nil,                                    // 39: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 40: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 41: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 42: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 43: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 44: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 45: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 46: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 47: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 48: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 49: bursar.v1.Shortfall
+	(*Account)(nil),                        // 50: bursar.v1.Account
+	(*HostFilters)(nil),                    // 51: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 52: bursar.v1.AccountName
+	(*Runners)(nil),                        // 53: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	38, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	45, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	45, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	45, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	46, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	46, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	46, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	46, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	46, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	7,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	5,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	45, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	4,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	39, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	45, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	45, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	46, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	1,  // 19: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	46, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	40, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	41, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	42, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	45, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	47, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	47, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	8,  // 27: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	10, // 28: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	3,  // 29: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	6,  // 31: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	47, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 33: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	7,  // 34: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 35: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 36: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 37: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	47, // 38: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	3,  // 39: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 40: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 41: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 42: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 43: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 44: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 45: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 46: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 47: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 48: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	46, // 49: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	46, // 50: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	3,  // 51: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	44, // 52: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 53: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	46, // 54: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 55: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 56: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	48, // 57: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	49, // 58: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	50, // 59: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	51, // 60: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 61: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 62: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	9,  // 63: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	16, // 64: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	18, // 65: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	20, // 66: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	22, // 67: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	24, // 68: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	26, // 69: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	28, // 70: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	30, // 71: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	32, // 72: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	34, // 73: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	36, // 74: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	11, // 75: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	13, // 76: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	15, // 77: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	17, // 78: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	19, // 79: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	21, // 80: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	23, // 81: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	25, // 82: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	27, // 83: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	29, // 84: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	31, // 85: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	33, // 86: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	35, // 87: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	37, // 88: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	12, // 89: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	14, // 90: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	77, // [77:91] is the sub-list for method output_type
-	63, // [63:77] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	39, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	46, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	46, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	46, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	47, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	47, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	47, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	47, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	47, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	8,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	6,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	46, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	5,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	1,  // 15: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
+	48, // 16: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
+	40, // 17: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	46, // 18: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	46, // 19: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	47, // 20: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	2,  // 21: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	47, // 22: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	41, // 23: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	42, // 24: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	43, // 25: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	46, // 26: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	48, // 27: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	48, // 28: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	9,  // 29: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	11, // 30: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	4,  // 31: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	46, // 32: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	7,  // 33: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	48, // 34: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	4,  // 35: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	8,  // 36: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	46, // 37: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
+	1,  // 38: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
+	48, // 39: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
+	4,  // 40: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 41: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	46, // 42: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	48, // 43: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	4,  // 44: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 45: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	4,  // 46: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	46, // 47: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	4,  // 48: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 49: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	4,  // 50: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 51: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	44, // 52: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 53: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	47, // 54: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	47, // 55: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	4,  // 56: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	45, // 57: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	4,  // 58: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 59: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	10, // 60: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	3,  // 61: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	49, // 62: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	50, // 63: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	51, // 64: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	52, // 65: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	4,  // 66: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	53, // 67: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	10, // 68: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	17, // 69: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	19, // 70: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	21, // 71: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	23, // 72: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	25, // 73: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	27, // 74: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	29, // 75: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	31, // 76: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	33, // 77: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	35, // 78: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	37, // 79: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	12, // 80: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	14, // 81: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	16, // 82: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	18, // 83: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	20, // 84: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	22, // 85: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	24, // 86: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	26, // 87: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	28, // 88: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	30, // 89: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	32, // 90: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	34, // 91: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	36, // 92: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	38, // 93: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	13, // 94: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	15, // 95: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	82, // [82:96] is the sub-list for method output_type
+	68, // [68:82] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3313,7 +3438,7 @@ func file_bursar_v1_allocation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
