@@ -104,10 +104,11 @@ func set(t *testing.T, example any, but ...string) {
 // TestRows keeps the bytes of the store's rows. What an earlier version has written is read.
 func TestRows(t *testing.T) {
 	a, h, q, p, r := allocation(), host(), quota(t), provider(), refusal()
-	set(t, a, "Measured", "Peak", "StopError", "Unreclaimable", "Claimed", "Subordinate")
+	set(t, a, "Measured", "Peak", "CPUTime", "StopError", "Unreclaimable", "Claimed", "Subordinate")
 	ended := a // with what rows have since then
-	ended.ID, ended.State, ended.Measured, ended.Peak, ended.StopError = a.ID+1, ledger.Released, size(1), size(3), "why it did not end"
-	set(t, ended, "Unreclaimable", "Claimed", "Subordinate")
+	ended.ID, ended.State, ended.Measured, ended.Peak, ended.StopError = a.ID+1, ledger.Released, size(1), ledger.NewPeak(size(3), ledger.PeakKernel), "why it did not end"
+	ended.CPUTime, ended.Unreclaimable = time.Minute, 2
+	set(t, ended, "Claimed", "Subordinate")
 	set(t, h, "Left", "CordonedUntil", "Expected")
 	set(t, q)
 	set(t, p)
