@@ -54,6 +54,7 @@ type Meter interface {
 	Sample(ctx context.Context) host.Sample
 	Available(ctx context.Context) (int64, error)
 	Engines(ctx context.Context, engines []host.Engine) []host.Usage
+	Marks(engine host.Engine) host.Marks
 	BootID() (string, error)
 	Identify(pid int32) (host.Identity, error)
 	OwnCgroup(pid int32) (string, error)
@@ -195,7 +196,7 @@ type Agent struct {
 	otherClusters map[clusterid.Identity]bool
 
 	// Of the measuring loop alone:
-	degraded []string // sources that could not be read, as last logged
+	degraded map[string]time.Time // when sources that were logged could last not be read
 	sight    sight
 	// protectsAll is which settings protect all that there is, as last logged.
 	protectsAll []*ConfigError
@@ -251,7 +252,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		direct: &launch.Direct{},
 		users:  osuser.Users{Slots: make(chan struct{}, localuser.LookupsAtOnce)},
 
-		unconfirmed: make(map[string]*unconfirmed), held: make(map[string]time.Time),
+		unconfirmed: make(map[string]*unconfirmed), held: make(map[string]time.Time), degraded: make(map[string]time.Time),
 	}
 	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()

@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/peak"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/endreason"
 	"github.com/bursar/bursar/internal/spelling"
@@ -37,6 +38,8 @@ type ending struct {
 	// reason is in the agent's own words, or in those of the order to stop the engine. "": nothing
 	// is known but that it has ended.
 	reason string
+	// marks are what the kernel says of its use.
+	marks peak.Marks
 	// errorOutput are the engine's own words, which must not get into the reason or a log.
 	errorOutput string
 	// leader is the end of the main process, if it had ended before the last one.
@@ -89,6 +92,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	}
 	var lack contain.Lack
 	end.exit, lack = a.cgroups.LackOfMemory(ctx, e, end.exit)
+	end.marks = a.marks(ctx, e, end.exit, lack, peak.Marks{ProcessBytes: record.Use.ProcessBytes, CPUTime: record.Use.CPUTime()})
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}

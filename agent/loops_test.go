@@ -29,6 +29,8 @@ func (still) Available(context.Context) (int64, error) { return 1 << 30, nil }
 
 func (still) Engines(context.Context, []host.Engine) []host.Usage { return nil }
 
+func (still) Marks(host.Engine) host.Marks { return host.Marks{} }
+
 func (still) Place() host.Place { return host.Place{} }
 
 func (still) Capacity(context.Context) (host.Capacity, error) {

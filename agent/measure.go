@@ -21,6 +21,9 @@ const (
 	// that was confirmed gets to touch its first memory, and the launcher of one that ended gets
 	// to release it with its exit status.
 	settleTime = 500 * time.Millisecond
+	// degradedQuiet is how long a source has to be good before its next fault is logged again. The
+	// figures of some containers are odd in every second look.
+	degradedQuiet = 10 * time.Minute
 )
 
 // measureLoop measures every tick, and sooner if something happened.
@@ -72,9 +75,15 @@ func (a *Agent) measure(ctx context.Context) {
 		a.log.Warn("the machine's capacity is not known: the last one stays", "error", capacityErr)
 	}
 	counts, problems := a.countables.counts(time.Now())
+	disks, short, oddDisks := a.workDirs.measure(ctx, a.settings().workDirs)
+	for path, odd := range oddDisks {
+		if sample.Degraded == nil {
+			sample.Degraded = make(map[string]string)
+		}
+		sample.Degraded["disk "+path] = odd
+	}
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
 	measurement.Sample.Notes = a.notes(began, usages)
-	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
 	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), checkDescriptors(), short, a.health.problem())
 	for i := range usages {
 		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
@@ -100,7 +109,7 @@ func (a *Agent) measure(ctx context.Context) {
 		a.measured = make(chan struct{})
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
-	a.logDegraded(sample.Degraded)
+	a.logDegraded(began, sample.Degraded)
 	a.measuredAt.now()
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
@@ -143,21 +152,22 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 	return engines, list
 }
 
-// logDegraded logs which sources cannot be read, if these have changed. Countables log for
+// logDegraded logs each source that cannot be read, or has odd figures, once: one that is so now
+// and then is not logged again until it has been good for degradedQuiet. Countables log for
 // themselves.
-func (a *Agent) logDegraded(degraded map[string]string) {
-	sources := slices.Sorted(maps.Keys(degraded))
-	for _, source := range sources {
-		if !slices.Contains(a.degraded, source) {
-			a.log.Warn("a part of the machine cannot be measured", "source", source, "error", degraded[source])
+func (a *Agent) logDegraded(now time.Time, degraded map[string]string) {
+	for _, source := range slices.Sorted(maps.Keys(degraded)) {
+		if _, logged := a.degraded[source]; !logged {
+			a.log.Warn("a source of measurements cannot be read, or has odd figures", "source", source, "error", degraded[source])
+		}
+		a.degraded[source] = now
+	}
+	for _, source := range slices.Sorted(maps.Keys(a.degraded)) {
+		if now.Sub(a.degraded[source]) >= degradedQuiet {
+			delete(a.degraded, source)
+			a.log.Info("a source of measurements is good again", "source", source)
 		}
 	}
-	for _, source := range a.degraded {
-		if _, still := degraded[source]; !still {
-			a.log.Info("a part of the machine can be measured again", "source", source)
-		}
-	}
-	a.degraded = sources
 }
 
 // afterChange does what a change of the tracker may ask for: it watches engines, sends a Sync, and
@@ -177,7 +187,9 @@ func (a *Agent) afterChange(ctx context.Context) {
 func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
 		ID: measured.ID, PID: measured.PID, StartTime: measured.StartTime,
-		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
+		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, UnsureBytes: u.UnsureBytes,
+		PeakBytes: u.PeakBytes, CacheBytes: u.CacheBytes, Processes: u.Processes,
+		CPUMillis: u.CPUMillis, CPUTime: u.CPUTime,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,
 		Left:     remembered(u),
@@ -193,7 +205,7 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 	switch {
 	case usage.Ended:
 		end := a.howEnded(ctx, measured)
-		usage.Exit, usage.Reason, usage.ErrorOutput, usage.LeaderEnd = end.exit, end.reason, end.errorOutput, end.leader
+		usage.Exit, usage.Reason, usage.ErrorOutput, usage.LeaderEnd, usage.Marks = end.exit, end.reason, end.errorOutput, end.leader, end.marks
 	case u.Err != nil:
 		if text := u.Err.Error(); e.partial != text {
 			e.partial = text

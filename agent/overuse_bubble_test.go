@@ -64,6 +64,8 @@ func (g *greedy) Sample(context.Context) host.Sample {
 	return host.Sample{Time: time.Now(), MemoryAvailableBytes: &available}
 }
 
+func (*greedy) Marks(host.Engine) host.Marks { return host.Marks{} }
+
 func (g *greedy) Available(context.Context) (int64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
@@ -143,13 +144,18 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	id := request.GetId()
 	var engine host.Engine
 	var end *bursarv1.EngineEnd
+	var machine int64
 	a.locked(func(t *tracker.Tracker) {
 		grant, _ := t.Get(id)
 		p := grant.GetProcess()
 		engine = host.Engine{ID: id, PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup()}
 		end = t.Ended(id)
+		machine = t.Sample().GetMemoryTotalBytes()
 	})
+	said := processMarks(request, machine)
+	sayUse(request, tracker.Use{})
 	if end != nil { // found out already, and on its way
+		sayUse(request, tracker.Use{Peak: end.GetMeasuredPeak(), Source: end.GetMeasuredPeakSource(), CPUTime: end.GetCpuTime()})
 		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
 			request.Reason = joinedReasons(end.GetReason(), request.GetReason())
 		}
@@ -166,13 +172,18 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	}
 	reason := a.endReason(id)
 	exit := request.GetExitStatus()
+	var lack contain.Lack
 	if exit != nil {
-		var lack contain.Lack
 		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && exit.GetOutOfMemory() {
 			reason = endText(exit, lack)
 		}
 	}
-	a.locked(func(t *tracker.Tracker) { request.Incidents = t.Incidents(id) })
+	engine.Moved, engine.Given = !cgroup.Whole(engine.Cgroup), engine.Cgroup != "" && !a.cgroups.Made(id, engine.Cgroup)
+	marks := a.marks(ctx, engine, exit, lack, said)
+	a.locked(func(t *tracker.Tracker) {
+		request.Incidents = t.Incidents(id)
+		sayUse(request, t.LastUse(id, marks))
+	})
 	request.Reason, request.ExitStatus = joinedReasons(reason, request.GetReason()), exit
 	return request
 }

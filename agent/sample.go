@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -36,6 +40,7 @@ func sampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]stri
 		}
 		degraded["countables."+name] = problem
 	}
+	boundDegraded(degraded)
 	return &bursarv1.HostSample{
 		SampleTime:       timestamppb.New(s.Time),
 		MemoryTotalBytes: s.MemoryTotalBytes, MemoryAvailableBytes: available, MemorySafetyBytes: &s.MemorySafetyBytes,
@@ -47,4 +52,19 @@ func sampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]stri
 		Processes:        int32(min(s.Processes, 1<<31-1)), //nolint:gosec // bounded
 		Degraded:         degraded,
 	}
+}
+
+// mostDegraded is how many sources a heartbeat may name: with more of them it is refused.
+const mostDegraded = 32
+
+// boundDegraded leaves out what a heartbeat has no room for, and says so.
+func boundDegraded(degraded map[string]string) {
+	if len(degraded) <= mostDegraded {
+		return
+	}
+	sources := slices.Sorted(maps.Keys(degraded))
+	for _, source := range sources[mostDegraded-1:] {
+		delete(degraded, source)
+	}
+	degraded["others"] = fmt.Sprintf("%d more sources", len(sources)-len(degraded))
 }

@@ -26,11 +26,14 @@ const statfsPatience = time.Second
 // maxRefusal is what the contract has room for, in characters.
 const maxRefusal = 1024
 
-// fileSystem is what a file system says of itself.
+// fileSystem is what a file system says of itself. A total of 0: it is not known how much there is,
+// and not how much is free.
 type fileSystem struct {
 	totalBytes, freeBytes, totalInodes, freeInodes int64
 
 	readOnly bool
+	// odd says which figures make no sense; empty: all do.
+	odd string
 }
 
 // workDirs looks after the directories that engines write to. Of the measuring loop alone.
@@ -67,10 +70,10 @@ func newWorkDirs(log *slog.Logger) *workDirs {
 	return &workDirs{statfs: statfs, patience: statfsPatience, log: log}
 }
 
-// measure asks all file systems at once and returns what they say, and why the host wants no new
-// engines; empty: it takes them. It takes no longer than patience, and waits for one that hangs
-// only once.
-func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks []*bursarv1.DiskSample, refusal string) {
+// measure asks all file systems at once and returns what they say, why the host wants no new
+// engines (empty: it takes them), and which of their figures are odd, by path. It takes no longer
+// than patience, and waits only once for one that hangs.
+func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks []*bursarv1.DiskSample, refusal string, odd map[string]string) {
 	w.ask(ctx, wanted)
 	var reasons []string
 	for _, settings := range wanted {
@@ -78,6 +81,12 @@ func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks
 		before := dir.why
 		disk := dir.judge(settings)
 		disks = append(disks, disk)
+		if found := dir.last.found; found.odd != "" {
+			if odd == nil {
+				odd = make(map[string]string)
+			}
+			odd[settings.path] = found.odd
+		}
 		if dir.why != "" {
 			reasons = append(reasons, settings.path+": "+dir.why)
 		}
@@ -88,7 +97,7 @@ func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks
 			w.log.Info("a work directory has enough again", "path", settings.path, "free_bytes", disk.GetFreeBytes(), "free_inodes", disk.GetFreeInodes())
 		}
 	}
-	return disks, joined(reasons...)
+	return disks, joined(reasons...), odd
 }
 
 // joined is why a host takes no new engines; empty: it does.
@@ -159,7 +168,7 @@ func (d *workDir) judge(settings workDirSettings) *bursarv1.DiskSample {
 	case found.readOnly:
 		d.why = "the file system is read-only"
 	default:
-		d.shortOfSpace = short(d.shortOfSpace, found.freeBytes, found.totalBytes, settings.space)
+		d.shortOfSpace = found.totalBytes > 0 && short(d.shortOfSpace, found.freeBytes, found.totalBytes, settings.space)
 		d.shortOfInodes = found.totalInodes > 0 && short(d.shortOfInodes, found.freeInodes, found.totalInodes, settings.inodes)
 		var reasons []string
 		if d.shortOfSpace {
@@ -204,23 +213,57 @@ func statfs(path string) (fileSystem, error) {
 	if err != nil {
 		return fileSystem{}, err //nolint:wrapcheck // the caller knows of what
 	}
+	figures := judgeFigures(&found)
+	figures.readOnly = found.Flags&unix.ST_RDONLY != 0 && readOnlyForEngines(path)
+	return figures, nil
+}
+
+// judgeFigures judges space and inodes each for itself.
+func judgeFigures(found *unix.Statfs_t) fileSystem {
 	// Blocks are counted in fragments. Some file systems leave that out.
 	unit := uint64(max(0, found.Frsize))
 	if unit == 0 {
 		unit = uint64(max(0, found.Bsize))
 	}
-	total, inodes := times(found.Blocks, unit), times(found.Files, 1)
-	return fileSystem{
-		totalBytes: total, freeBytes: min(total, times(available(found.Bavail), unit)),
-		totalInodes: inodes, freeInodes: min(inodes, times(available(found.Ffree), 1)),
-		readOnly: found.Flags&unix.ST_RDONLY != 0 && readOnlyForEngines(path),
-	}, nil
+	var got fileSystem
+	var odd []string
+	switch {
+	case found.Blocks > 0 && (unit == 0 || negative(found.Blocks) || negative(found.Bfree) && negative(found.Bavail)):
+		odd = append(odd, fmt.Sprintf("%d of %d blocks of %d bytes are free: left out", int64(found.Bavail), int64(found.Blocks), unit)) //nolint:gosec // as it says them
+	default:
+		got.totalBytes = times(found.Blocks, unit)
+		got.freeBytes = min(got.totalBytes, times(available(found.Bavail), unit))
+		if !negative(found.Bavail) && found.Bavail > found.Blocks {
+			odd = append(odd, fmt.Sprintf("%d of %d blocks are free: cut to them", found.Bavail, found.Blocks))
+		}
+	}
+	switch {
+	case found.Files == 0: // it does not count them
+	case negative(found.Files), negative(found.Ffree), found.Ffree > found.Files:
+		odd = append(odd, fmt.Sprintf("%d of %d inodes are free: left out", int64(found.Ffree), int64(found.Files))) //nolint:gosec // as it says them
+	case found.Ffree == 0 && makesInodes(int64(found.Type)): //nolint:unconvert // 32 bits on some machines
+		// They never run out: f_files is how many files there are.
+	default:
+		got.totalInodes, got.freeInodes = times(found.Files, 1), times(found.Ffree, 1)
+	}
+	got.odd = strings.Join(odd, "; ")
+	return got
 }
+
+// makesInodes reports whether a file system makes inodes as they are needed and may say that none
+// is free: CephFS, and whatever is behind FUSE.
+func makesInodes(kind int64) bool {
+	const ceph = 0x00c36400 // CEPH_SUPER_MAGIC of linux/magic.h
+	return kind == ceph || kind == unix.FUSE_SUPER_MAGIC
+}
+
+// negative reports whether a file system has said a number below 0, such as -1 for "not known".
+func negative(count uint64) bool { return count > math.MaxInt64 }
 
 // available is 0 if a file system says that less than nothing is left, as it does when the reserve
 // of root is in use.
 func available(count uint64) uint64 {
-	if count > math.MaxInt64 {
+	if negative(count) {
 		return 0
 	}
 	return count
@@ -243,12 +286,16 @@ func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
 		}
 		for _, gauge := range []struct {
 			name, help string
+			known      bool
 			value      float64
 		}{
-			{"free_bytes", "Space of a work directory that ordinary users can still write.", float64(disk.GetFreeBytes())},
-			{"free_inodes", "Inodes of a work directory that are free; 0 where the file system does not count them.", float64(disk.GetFreeInodes())},
-			{"short", "1 while a work directory has less than is wanted, or does not answer.", isShort},
+			{"free_bytes", "Space of a work directory that ordinary users can still write.", disk.GetTotalBytes() > 0, float64(disk.GetFreeBytes())},
+			{"free_inodes", "Inodes of a work directory that are free.", disk.GetTotalInodes() > 0, float64(disk.GetFreeInodes())},
+			{"short", "1 while a work directory has less than is wanted, or does not answer.", true, isShort},
 		} {
+			if !gauge.known {
+				continue // not counted, or not known
+			}
 			desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent_work_dir", gauge.name), gauge.help, []string{"path"}, nil)
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauge.value, disk.GetPath())
 		}

@@ -53,7 +53,7 @@ func looker(t *testing.T, d WorkDir) func() (*bursarv1.DiskSample, string) {
 	w, parsed := newWorkDirs(slog.New(slog.DiscardHandler)), []workDirSettings{parsedDir(t, d)}
 	return func() (*bursarv1.DiskSample, string) {
 		t.Helper()
-		disks, refusal := w.measure(t.Context(), parsed)
+		disks, refusal, _ := w.measure(t.Context(), parsed)
 		if len(disks) != 1 || disks[0].GetPath() != parsed[0].path || disks[0].GetShort() != (refusal != "") {
 			t.Fatalf("%v, %q", disks, refusal)
 		}
@@ -183,7 +183,7 @@ func TestFileSystemThatHangs(t *testing.T) {
 		look := func(takes time.Duration, want string) {
 			t.Helper()
 			began := time.Now()
-			disks, refusal := w.measure(t.Context(), dirs)
+			disks, refusal, _ := w.measure(t.Context(), dirs)
 			if took := time.Since(began); took != takes || refusal != want {
 				t.Errorf("after %s: %q, want %q after %s", took, refusal, want, takes)
 			}
@@ -216,7 +216,7 @@ func TestWorkDirsThatAreReplaced(t *testing.T) {
 		dirs  []workDirSettings
 		short bool
 	}{{[]workDirSettings{one, other}, true}, {[]workDirSettings{other}, false}, {nil, false}, {[]workDirSettings{one}, true}} {
-		disks, refusal := w.measure(t.Context(), step.dirs)
+		disks, refusal, _ := w.measure(t.Context(), step.dirs)
 		if len(disks) != len(step.dirs) || (refusal != "") != step.short || len(w.dirs) != len(step.dirs) {
 			t.Errorf("%v: %v, %q", step.dirs, disks, refusal)
 		}
@@ -230,7 +230,7 @@ func TestRefusalFitsTheContract(t *testing.T) {
 	for i := range maxWorkDirs {
 		dirs = append(dirs, parsedDir(t, WorkDir{Path: fmt.Sprintf("/%s/%d", strings.Repeat("ö", 33), i)}))
 	}
-	_, refusal := w.measure(t.Context(), dirs)
+	_, refusal, _ := w.measure(t.Context(), dirs)
 	if len(refusal) > maxRefusal || len(refusal) < maxRefusal-8 || !utf8.ValidString(refusal) || !strings.HasSuffix(refusal, " …") {
 		t.Errorf("%d bytes: %q", len(refusal), refusal)
 	}

@@ -198,6 +198,7 @@ type runner struct {
 	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
 	// confirmed: the agent knows the process.
 	confirmed bool
+	ownRSS    int64 // the most that this process had in RAM when it started the other, in bytes
 
 	mu   sync.Mutex
 	lost bool // guarded by mu; the process's pid is not its own any more, or will not be soon
@@ -236,6 +237,7 @@ func (r *runner) start(ctx context.Context) error {
 	if err := r.opts.Command.Start(); err != nil {
 		return err //nolint:wrapcheck // names the command
 	}
+	r.ownRSS = ownRSS()
 	r.gone = make(chan struct{})
 	go func() {
 		defer close(r.gone)
@@ -377,9 +379,9 @@ func (r *runner) signal(sig syscall.Signal) {
 func (r *runner) release(ctx context.Context, reason string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	res, err := r.client.allocations.Release(ctx, &bursarv1.ReleaseRequest{
-		Id: r.result.Allocation.GetId(), Reason: reason, ExitStatus: ExitStatus(r.result.State),
-	})
+	request := &bursarv1.ReleaseRequest{Id: r.result.Allocation.GetId(), Reason: reason, ExitStatus: ExitStatus(r.result.State)}
+	sayUse(request, r.result.State, r.ownRSS)
+	res, err := r.client.allocations.Release(ctx, request)
 	if err != nil {
 		return err
 	}

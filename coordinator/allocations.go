@@ -161,6 +161,10 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 		ProcessEnded: req.GetProcessEnded(), Force: req.GetForce(),
+		PeakSource: wire.PeakSourceFrom(req.GetMeasuredPeakSource()), CPUTime: wire.CPUTimeFrom(req.GetCpuTime()),
+	}
+	if c.Peak, err = wire.PeakFrom(req.GetMeasuredPeak()); err != nil {
+		return nil, err
 	}
 	if actor.Host != "" {
 		c.Incidents = wire.IncidentsFrom(req.GetIncidents())

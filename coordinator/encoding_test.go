@@ -93,9 +93,8 @@ func (c *storer) do(f func(l *ledger.Ledger) error) {
 		c.same(a.ID.String(), err)
 		got, err := store.DecodeAllocation(a.ID, a.Forget, payload)
 		want := *a
-		want.Unreclaimable = 0 // which is not stored
-		if a.State.Live() {    // nor is this, of what is live
-			want.Measured, want.Peak = resource.Vector{}, resource.Vector{}
+		if a.State.Live() { // which is not stored of what is live
+			want.Measured, want.Peak, want.CPUTime, want.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0
 		}
 		c.equal(a.ID.String(), want, got, err)
 	}

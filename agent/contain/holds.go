@@ -51,6 +51,7 @@ func (c *Cgroups) readBack(ctx context.Context, driver cgroup.Driver, id string,
 		return // it has ended, which the next measurement finds; or the agent ends
 	}
 	c.options.Locked(func(t *tracker.Tracker) { t.SetMemoryLimit(id, holds) })
+	c.held(id, want, wrong == nil)
 	c.mu.Lock()
 	e := c.engines[id]
 	e.checked = time.Now()

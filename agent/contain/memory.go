@@ -79,6 +79,15 @@ func outOfMemory(exit *bursarv1.ExitStatus, killed bool) *bursarv1.ExitStatus {
 	return exit
 }
 
+// LimitReached is the limit of an engine's cgroup, in bytes, if the engine has reached it; 0: it
+// has no cgroup of ours, or has not.
+func (c *Cgroups) LimitReached(ctx context.Context, id string) int64 {
+	if _, facts, contained := c.lastFacts(ctx, id); contained && facts.AtLimit {
+		return facts.MemoryMax
+	}
+	return 0
+}
+
 // killedBefore says how many processes of an engine the kernel has killed for lack of memory
 // without ending the engine by that; "" for none, and if that is not known. For an engine without
 // a cgroup of ours the kernel's log tells, if its launcher has given it a cgroup of its own.

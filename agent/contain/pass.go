@@ -213,9 +213,9 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 	}
 	e.checked = time.Time{}
 	c.mu.Unlock()
-	c.held(id, want.limits, err == nil)
 	switch {
 	case err != nil:
+		c.held(id, want.limits, false)
 		c.failed(ctx, id, err, again)
 	case !before.applied:
 		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)

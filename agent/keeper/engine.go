@@ -37,6 +37,9 @@ type engine struct {
 	ownCgroup   bool
 	killsBefore int64
 	ended       Record // as far as it is known
+	// ownRSS is the mark of the keeper itself. The mark of a process begins with that of the process
+	// that has started it: a mark that is not above that of the keeper says nothing.
+	ownRSS int64
 }
 
 // keep copies the engine's output, ends it if no agent knows of it, and writes down how it ended.
@@ -122,10 +125,12 @@ func (e *engine) drain() {
 	e.stderr.close()
 }
 
-// write appends a record to descriptor 2.
+// write appends a record to descriptor 2, after a line with the use.
 func (e *engine) write(r Record) {
-	if line, err := Encode(r); err == nil { // it can be encoded
-		_, _ = os.Stderr.Write(line) // no process is left to tell
+	before, err := Encode(useLine{&e.ended.Use})
+	line, recordErr := Encode(r)
+	if err == nil && recordErr == nil { // they can be encoded
+		_, _ = os.Stderr.Write(append(before, line...)) // no process is left to tell
 	}
 }
 

@@ -27,7 +27,10 @@ func TestEngineIsKeptUntilItsEndIsWrittenDown(t *testing.T) {
 	if record.Time.Before(before) || record.Time.After(time.Now()) {
 		t.Errorf("ended at %v", record.Time)
 	}
-	record.Time = time.Time{}
+	if used := record.Use.CPUTime(); used <= 0 || used > time.Minute {
+		t.Errorf("used %s of processor time", used)
+	}
+	record.Time, record.Use = time.Time{}, keeper.Use{}
 	want := keeper.Record{Exit: keeper.Exit{Code: new(int32(3))}, Stderr: []string{"one", "two", "three"}}
 	if diff := cmp.Diff(want, record); diff != "" {
 		t.Error(diff)
@@ -37,6 +40,15 @@ func TestEngineIsKeptUntilItsEndIsWrittenDown(t *testing.T) {
 	}
 	if got := said(t, spec, "stderr"); got != "one\ntwo\nthree" {
 		t.Errorf("stderr: %q", got)
+	}
+}
+
+// The mark is that of the largest process that the engine has waited for.
+func TestTheMostMemoryOfAnEngineIsWrittenDown(t *testing.T) {
+	const mib = 1 << 20
+	record := run(t, shell(t, `head -c 100000000 /dev/zero | tail -c 99999999 > /dev/null`)).end()
+	if got := record.Use.ProcessBytes; got < 90*mib || got > 130*mib {
+		t.Errorf("%d MiB, want 96 and a little", got/mib)
 	}
 }
 

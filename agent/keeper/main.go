@@ -88,6 +88,7 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	if e == nil {
 		return nil, nil //nolint:nilnil // there is none, and that was said
 	}
+	e.ownRSS = ownRSS()
 	e.killsBefore, e.stderrLines, e.ownCgroup = kills, spec.StderrLines, spec.OwnCgroup
 	return e, nil
 }

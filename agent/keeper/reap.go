@@ -12,6 +12,7 @@ import (
 type death struct {
 	pid  int
 	exit Exit
+	used unix.Rusage // of the process, and of those that it has waited for
 }
 
 // await waits for all processes of the engine, notes in e.ended how they ended, and returns when
@@ -30,6 +31,9 @@ func (e *engine) await() {
 		select {
 		case d, more := <-deaths:
 			now := time.Now().UTC()
+			if more {
+				e.ended.Use.add(useOf(&d.used, e.ownRSS))
+			}
 			switch {
 			case !more:
 				e.end(cmp.Or(leader, now), now)
@@ -77,13 +81,14 @@ func reap(deaths chan<- death) {
 	defer close(deaths)
 	for {
 		var info siginfo
-		err := unix.Waitid(unix.P_ALL, 0, info.asUnix(), unix.WEXITED|unix.WALL, nil)
+		var used unix.Rusage
+		err := unix.Waitid(unix.P_ALL, 0, info.asUnix(), unix.WEXITED|unix.WALL, &used)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return
 		default:
-			deaths <- death{int(info.pid), info.exit()}
+			deaths <- death{int(info.pid), info.exit(), used}
 		}
 	}
 }

@@ -104,6 +104,32 @@ type Record struct {
 	Stderr []string `json:"stderr,omitempty"`
 	// DroppedBytes is how much of its output could not be written.
 	DroppedBytes int64 `json:"dropped_bytes,omitempty"`
+	// Use is on a line of its own before the record, because an agent of an older version takes no
+	// record with a field that it does not know.
+	Use Use `json:"-"`
+}
+
+// Use is what the kernel says of the use of a process that has ended, and of the processes that it
+// has waited for.
+type Use struct {
+	// ProcessBytes is the most that the largest of them had in RAM, mapped files included; 0: not
+	// known.
+	ProcessBytes int64 `json:"process_bytes,omitempty"`
+	CPUMicros    int64 `json:"cpu_micros,omitempty"`
+}
+
+// CPUTime is the processor time of all of them; 0: not known.
+func (u Use) CPUTime() time.Duration { return time.Duration(u.CPUMicros) * time.Microsecond }
+
+// valid reports whether the figures can be: the user of an engine may have written them.
+func (u Use) valid() bool {
+	const most = 1 << 52 // bytes, or more than a century
+	return u.ProcessBytes >= 0 && u.ProcessBytes <= most && u.CPUMicros >= 0 && u.CPUMicros <= most
+}
+
+// useLine is the line of a Use.
+type useLine struct {
+	Use *Use `json:"use"`
 }
 
 var errNoRecord = errors.New("no record of an end")
@@ -170,6 +196,10 @@ func DecodeRecord(content []byte) (Record, error) {
 				r.Stderr[at] = bounded(r.Stderr[at])
 			}
 			r.Stderr = slices.DeleteFunc(r.Stderr, func(line string) bool { return line == "" })
+			var before useLine
+			if i > 0 && decode(lines[i-1], &before) == nil && before.Use != nil && before.Use.valid() {
+				r.Use = *before.Use
+			}
 			return r, nil
 		}
 	}

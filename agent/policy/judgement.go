@@ -37,6 +37,8 @@ type Use struct {
 	CPUMillis int64
 	// AtLeast says that a part of the engine could not be measured: it used that much or more.
 	AtLeast bool
+	// MemoryAtLeast says the same of MemoryBytes alone.
+	MemoryAtLeast bool
 }
 
 // OverUse is that an engine uses more of a dimension than it is entitled to.
@@ -88,7 +90,7 @@ type stop struct {
 // Observe takes a sample. Times do not go back.
 func (j *Judgement) Observe(terms Terms, use Use) {
 	j.Missed(terms, use.Time)
-	j.memory.observe(use.Time, use.MemoryBytes, use.AtLeast, terms.MemoryBytes, terms.Policy)
+	j.memory.observe(use.Time, use.MemoryBytes, use.AtLeast || use.MemoryAtLeast, terms.MemoryBytes, terms.Policy)
 	mean, known := j.window.add(terms.Tick, use, j.at)
 	j.cpu.observe(use.Time, mean, !known, terms.CPUMillis, terms.Policy)
 	j.at = use.Time

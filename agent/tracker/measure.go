@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/agent/peak"
 	"github.com/bursar/bursar/agent/policy"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -27,8 +28,16 @@ type Usage struct {
 	// back.
 	MemoryBytes        int64
 	UnreclaimableBytes int64
-	// CPUMillis is the mean since the last sample.
+	// UnsureBytes is the part of UnreclaimableBytes that may not be the engine's; a policy does not
+	// count it.
+	UnsureBytes int64
+	// PeakBytes is the most of it since the last sample, and CacheBytes the page cache.
+	PeakBytes, CacheBytes int64
+	Processes             int
+	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
+	// this incarnation of the agent knows.
 	CPUMillis int64
+	CPUTime   time.Duration
 	// Partial: a part of it could not be measured. It used that much or more.
 	Partial bool
 	// Orphaned: the engine's process has ended, others that it started are left. Their memory is
@@ -44,6 +53,8 @@ type Usage struct {
 	Ended               bool
 	Exit                *bursarv1.ExitStatus
 	Reason, ErrorOutput string
+	// Marks are what the kernel says at the end.
+	Marks peak.Marks
 
 	// over is what of it is beyond the entitlement, by all samples up to this one.
 	over []policy.OverUse
@@ -55,6 +66,9 @@ const ProcessEnded = "process ended"
 // cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a
 // report.
 const cpuNoise = 10
+
+// cpuTimeStep is how much processor time a report waits for that has nothing else to say.
+const cpuTimeStep = 30 * time.Second
 
 // Fresh reports whether the last sample is new enough to decide on a grant.
 func (t *Tracker) Fresh(now time.Time) bool {
@@ -76,9 +90,11 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			if reason == "" {
 				reason = ProcessEnded
 			}
+			e.noteCPUTime(usage.CPUTime)
+			last := e.lastUse(usage.Marks)
 			end := &bursarv1.EngineEnd{
 				AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason, ErrorOutput: usage.ErrorOutput,
-				MeasuredPeak: e.measuredPeak(),
+				MeasuredPeak: last.Peak, MeasuredPeakSource: last.Source, CpuTime: last.CPUTime,
 			}
 			t.noteLeaderEnd(e, &usage)
 			end.LeaderEnd = e.over.end
@@ -92,7 +108,9 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		if e.usage == nil && e.reported == nil {
 			t.urgent = true // users want to see what the new engine uses
 		}
-		e.peak.memoryBytes, e.peak.cpuMillis = max(e.peak.memoryBytes, usage.MemoryBytes), max(e.peak.cpuMillis, usage.CPUMillis)
+		e.peak.seen.Add(max(usage.UnreclaimableBytes-usage.UnsureBytes, usage.PeakBytes-usage.UnsureBytes), usage.CacheBytes, usage.Processes)
+		e.peak.cpuMillis = max(e.peak.cpuMillis, usage.CPUMillis)
+		e.noteCPUTime(usage.CPUTime)
 		t.noteLeaderEnd(e, &usage)
 		t.judge(now, e, &usage)
 		judged[e] = true
@@ -124,7 +142,7 @@ func (u *Usage) differs(reported *Usage) bool {
 		return true
 	}
 	cpu := u.CPUMillis - reported.CPUMillis
-	return u.MemoryBytes != reported.MemoryBytes || u.UnreclaimableBytes != reported.UnreclaimableBytes ||
+	return u.MemoryBytes != reported.MemoryBytes || u.CPUTime-reported.CPUTime >= cpuTimeStep || u.UnreclaimableBytes != reported.UnreclaimableBytes ||
 		cpu > cpuNoise || cpu < -cpuNoise || (u.CPUMillis == 0) != (reported.CPUMillis == 0) ||
 		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }

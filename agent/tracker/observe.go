@@ -99,12 +99,12 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	*e = entry{
 		phase: held, grant: withoutIncidents(a), epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
 		incidents: e.incidents, kept: e.kept, noted: e.noted, judged: e.judged, rule: e.rule,
-		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError, over: e.over,
+		peak: e.peak, cpuTime: e.cpuTime, stopError: e.stopError, reportedStopError: e.reportedStopError, over: e.over,
 		memoryLimit: e.memoryLimit, reportedMemoryLimit: e.reportedMemoryLimit,
 	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
-		e.usage, e.judgement, e.over = nil, policy.Judgement{}, leftover{}
+		e.usage, e.judgement, e.over, e.cpuTime = nil, policy.Judgement{}, leftover{}, cpuTime{}
 	}
 	if e.over.end == nil { // an agent that has lost its state hears it from the coordinator
 		e.over.end, e.over.reported = a.GetLeaderEnd(), a.GetLeaderEnd()

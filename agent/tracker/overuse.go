@@ -122,7 +122,8 @@ func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	}
 	if usage != nil {
 		e.judgement.Observe(terms, policy.Use{
-			Time: now, MemoryBytes: usage.UnreclaimableBytes, CPUMillis: usage.CPUMillis, AtLeast: usage.Partial,
+			Time: now, MemoryBytes: usage.UnreclaimableBytes - usage.UnsureBytes, CPUMillis: usage.CPUMillis, AtLeast: usage.Partial,
+			MemoryAtLeast: usage.UnsureBytes > 0,
 		})
 		e.usage = usage
 		t.count(e)

@@ -107,10 +107,11 @@ func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
 	return all
 }
 
-// record is what a Snapshot has of an engine.
+// record is what a Snapshot has of an engine, with what a later incarnation cannot measure again.
 func (e *entry) record() *bursarv1.Allocation {
+	use := e.use()
 	ended := e.over.end != nil && !proto.Equal(e.over.end, e.grant.GetLeaderEnd())
-	if !ended && len(e.kept) == 0 {
+	if !ended && len(e.kept) == 0 && use.Peak == nil && use.CPUTime == nil {
 		return e.grant
 	}
 	a := proto.CloneOf(e.grant)
@@ -118,6 +119,7 @@ func (e *entry) record() *bursarv1.Allocation {
 		a.LeaderEnd = e.over.end
 	}
 	a.Incidents = e.kept
+	use.showIn(a)
 	return a
 }
 

@@ -116,9 +116,10 @@ func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	if !t.full && !changed {
 		return nil
 	}
+	use := e.use()
 	report := &bursarv1.EngineReport{
-		AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError, LeaderEnd: e.over.end, Incidents: e.incidents.messages(),
-		OverUseRule: e.rule, MemoryLimitBytes: e.memoryLimit,
+		AllocationId: e.grant.GetId(), MeasuredPeak: use.Peak, MeasuredPeakSource: use.Source, CpuTime: use.CPUTime, StopError: e.stopError,
+		LeaderEnd: e.over.end, Incidents: e.incidents.messages(), OverUseRule: e.rule, MemoryLimitBytes: e.memoryLimit,
 	}
 	if e.noted {
 		e.noted, e.pending = false, true

@@ -108,8 +108,8 @@ type entry struct {
 	reported  *Usage // as the coordinator has it, for all that is known
 	pending   bool   // was sent in a Sync that is not answered
 	judgement policy.Judgement
-	// peak has the most of memory and cpu of all samples since the agent knows it.
-	peak struct{ memoryBytes, cpuMillis int64 }
+	peak      peakUse
+	cpuTime   cpuTime
 	// incidents are what has happened in its life, and kept what of that is stored: as it was when
 	// one began or ended. noted: one has since the last report.
 	incidents incidents
@@ -149,6 +149,7 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 			phase: held, grant: withoutIncidents(grant), incidents: incidentsOf(grant.GetIncidents()), kept: grant.GetIncidents(),
 			over: leftover{end: grant.GetLeaderEnd(), left: saved.Left[grant.GetId()]},
 		}
+		e.restoreUse()
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
@@ -260,17 +261,9 @@ func (e *entry) shown() *bursarv1.Allocation {
 		return a
 	}
 	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
-	a.MeasuredPeak, a.StopError, a.MemoryLimitBytes = e.measuredPeak(), e.stopError, e.memoryLimit
+	a.StopError, a.MemoryLimitBytes = e.stopError, e.memoryLimit
+	e.use().showIn(a)
 	return a
-}
-
-// measuredPeak is nil before the first sample.
-func (e *entry) measuredPeak() *bursarv1.Resource {
-	if e.usage == nil {
-		return nil
-	}
-	peak := e.peak
-	return &bursarv1.Resource{MemoryBytes: &peak.memoryBytes, CpuMillis: &peak.cpuMillis}
 }
 
 // SetStopError notes why an engine could not be stopped; empty: nothing went wrong.

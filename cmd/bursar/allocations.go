@@ -209,7 +209,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation, filter string
 		entitled, measured := orEmpty(entitledOrRequested(a)), orEmpty(a.GetMeasured())
 		row := []string{
 			a.GetId(), allocationState(a.GetState()), a.GetHostId(),
-			optional(resource.Memory, entitled.MemoryBytes), optional(resource.Memory, measured.MemoryBytes),
+			optional(resource.Memory, entitled.MemoryBytes), optional(resource.Memory, memoryInUse(measured, a.GetUnreclaimableBytes())),
 			optional(resource.CPU, entitled.CpuMillis), optional(resource.CPU, measured.CpuMillis),
 			overUseText(a, now), otherText(entitled), since(a.GetCreateTime(), now), pid(a), labelsText(a.GetLabels()),
 		}
@@ -231,8 +231,9 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"labels", labelsText(a.GetLabels()),
 		"requested", resourceText(a.GetRequested()),
 		"entitled", resourceText(a.GetEntitled()),
-		"uses", usedText(a.GetMeasured()),
-		"at most", usedText(a.GetMeasuredPeak()),
+		"uses", usesText(a.GetMeasured(), a.GetUnreclaimableBytes()),
+		"at most", peakText(a),
+		"cpu time", cpuTimeText(a.GetCpuTime()),
 		"limit of memory", kernelLimit(a),
 	}
 	facts = append(facts, overUseFacts(a, now)...)

@@ -60,7 +60,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
 		},
 		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.launched process.reaper_pid process.reaper_start_time process.limit reaps leader_end."},
-		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output process_ended incidents["},
+		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output process_ended incidents[ measured_peak. measured_peak_source cpu_time"},
 		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
 		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},

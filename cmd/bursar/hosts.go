@@ -99,7 +99,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 		a, used := h.GetAccount(), orEmpty(h.GetEnginesMeasured())
 		row := []string{
 			h.GetId(), hostState(h), fmt.Sprint(engines(h)), count(h.GetReservations()), count(a.GetWaiting()),
-			booked(a, resource.Memory), optional(resource.Memory, used.MemoryBytes), headroom(h),
+			booked(a, resource.Memory), optional(resource.Memory, memoryInUse(used, h.GetEnginesUnreclaimableBytes())), headroom(h),
 			booked(a, resource.CPU), optional(resource.CPU, used.CpuMillis),
 			otherBooked(a), since(h.GetLastSyncTime(), now),
 		}
@@ -135,7 +135,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"last report", ago(h.GetLastSyncTime(), now),
 		"engines", fmt.Sprint(engines(h)),
 		"reservations", count(h.GetReservations()),
-		"engines use", usedText(h.GetEnginesMeasured()),
+		"engines use", usesText(h.GetEnginesMeasured(), h.GetEnginesUnreclaimableBytes()),
 		"headroom", headroom(h),
 	}, overUses...)...)
 	if s != nil {
@@ -156,7 +156,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		}
 		c.facts(facts...)
 		for _, source := range slices.Sorted(maps.Keys(s.GetDegraded())) {
-			c.facts("  not measured: "+printable(source), s.GetDegraded()[source])
+			c.facts("  odd or not measured: "+printable(source), s.GetDegraded()[source])
 		}
 	}
 	c.printf("\n")

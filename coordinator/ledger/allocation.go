@@ -103,8 +103,11 @@ type Allocation struct {
 	ErrorOutput string
 
 	// Measured is what the engine's process tree used when it was last measured, and Peak the most
-	// of memory and of cpu. They are never counted, and stored only of an engine that has ended.
-	Measured, Peak resource.Vector
+	// of memory and of cpu. CPUTime is its processor time so far. They are never counted, and
+	// stored only of an engine that has ended.
+	Measured resource.Vector
+	Peak     Peak
+	CPUTime  time.Duration
 	// Unreclaimable is the part of its memory, in bytes, that the kernel cannot take back.
 	Unreclaimable int64
 	// OverUse is what it uses beyond its entitlement, as its agent reports it, by dimension, with

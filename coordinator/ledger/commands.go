@@ -124,6 +124,10 @@ type ReleaseCommand struct {
 	ErrorOutput string
 	// Incidents are all that the host's agent has counted, if the call came through that agent.
 	Incidents []Incident
+	// What the caller, or its agent, knows of the engine's use; unset: nothing.
+	Peak       resource.Vector
+	PeakSource PeakSource
+	CPUTime    time.Duration
 }
 
 // CancelCommand ends a request that waits or a reservation, by id or by request id.
@@ -248,6 +252,8 @@ type HostInfo struct {
 	LastSync    Instant
 	Unavailable string // why it gets no new grants; empty if it does
 	Engines     resource.Vector
+	// EnginesUnreclaimable is the part of their memory, in bytes, that the kernel cannot take back.
+	EnginesUnreclaimable int64
 	// Reservations is how many of the account's allocations are not confirmed yet.
 	Reservations int
 	// Stranger is another agent that lately reported for this host and was refused; empty: none.

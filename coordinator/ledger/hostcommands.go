@@ -72,13 +72,15 @@ type EngineReport struct {
 	Measured      resource.Vector
 	Unreclaimable int64
 	Peak          resource.Vector // the most that its agent has measured; unset: not known
-	StopError     string          // why it could not be stopped; empty: nothing went wrong
-	LeaderEnd     *LeaderEnd      // nil: its main process runs, or the agent does not know
-	MemoryLimit   Pages           // that the kernel holds it to; 0: none
-	OverUse       []OverUse       // all of it; one dimension each
-	Incidents     []Incident      // all so far
-	Rule          OverUseRule     // what is done about over-use
-	Grant         *Allocation     // the agent's record, in a full report
+	PeakSource    PeakSource
+	CPUTime       time.Duration // all that it has used; 0: not known
+	StopError     string        // why it could not be stopped; empty: nothing went wrong
+	LeaderEnd     *LeaderEnd    // nil: its main process runs, or the agent does not know
+	MemoryLimit   Pages         // that the kernel holds it to; 0: none
+	OverUse       []OverUse     // all of it; one dimension each
+	Incidents     []Incident    // all so far
+	Rule          OverUseRule   // what is done about over-use
+	Grant         *Allocation   // the agent's record, in a full report
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
 	// word alone.
 	Unvouched bool
@@ -99,6 +101,8 @@ type EngineEnd struct {
 	ErrorOutput    string          // what the engine wrote last to its standard error
 	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
 	Incidents      []Incident      // all so far
+	PeakSource     PeakSource
+	CPUTime        time.Duration // 0: not known
 }
 
 // Veto is an agent's refusal of a grant.

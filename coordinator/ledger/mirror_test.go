@@ -112,7 +112,7 @@ func (m *mirror) catchUp() (err error) {
 		var removed []string
 		for id := range m.changed {
 			if a := m.rows[id]; a.State.Live() {
-				a.Measured, a.Peak, a.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // as in snapshot
+				a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0 // as in snapshot
 				rows.Allocations = append(rows.Allocations, a)
 			} else {
 				ended = append(ended, id)
@@ -150,7 +150,7 @@ func (m *mirror) snapshot(now ledger.Instant) ledger.Snapshot {
 	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
 		a := m.rows[id]
 		if a.State.Live() {
-			a.Measured, a.Peak, a.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // not stored of what is live
+			a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0 // not stored of what is live
 			s.Allocations = append(s.Allocations, a)
 		} else if a.RequestID != "" && !a.Forget && outages.After(a.Ended, m.retention) > now {
 			s.Remembered = append(s.Remembered, ledger.Remembered{
@@ -259,9 +259,9 @@ func booksOf(l *ledger.Ledger) books {
 	}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
-		row.Measured, row.Peak, row.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // reported again
-		row.PassedSince = 0                                                                 // waiting begins again
-		row.Expires = 0                                                                     // has a grace after a load
+		row.Measured, row.Peak, row.CPUTime, row.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0 // reported again
+		row.PassedSince = 0                                                                             // waiting begins again
+		row.Expires = 0                                                                                 // has a grace after a load
 		if row.State == ledger.Waiting {
 			row.Reason = "" // what blocks it now, with all hosts still to report
 		}

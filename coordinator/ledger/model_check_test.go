@@ -79,7 +79,7 @@ func (m *machine) checkRows(t *rapid.T) {
 		got, want := *a, row.Allocation
 		// what is measured is no transition
 		for _, side := range []*ledger.Allocation{&got, &want} {
-			side.Measured, side.Peak, side.Unreclaimable, side.PassedSince = resource.Vector{}, resource.Vector{}, 0, 0
+			side.Measured, side.Peak, side.CPUTime, side.Unreclaimable, side.PassedSince = resource.Vector{}, ledger.Peak{}, 0, 0, 0
 		}
 		if got.State == ledger.Waiting && got.Reason != want.Reason { // it says what blocks it now
 			m.checkBlocker(t, &got)

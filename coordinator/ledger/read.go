@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -116,6 +117,7 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 		if e.State == Reserved {
 			info.Reservations++
 		}
+		info.EnginesUnreclaimable += min(e.Unreclaimable, math.MaxInt64-info.EnginesUnreclaimable)
 		if sum, err := info.Engines.Add(e.Measured); err == nil {
 			info.Engines = sum
 		}

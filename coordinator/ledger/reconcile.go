@@ -209,7 +209,9 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a := *r.Grant
 	a.ID = r.ID
 	a.HostID, a.HostAddress = h.ID, h.Address
-	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
+	a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = r.Measured, Peak{}, 0, 0
+	a.notePeak(r.Measured, r.Peak, r.PeakSource)
+	a.noteCPUTime(r.CPUTime)
 	a.LeaderEnd, a.MemoryLimit = r.LeaderEnd, r.MemoryLimit
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable

@@ -1,5 +1,7 @@
 package ledger
 
+import "github.com/bursar/bursar/resource"
+
 // Release ends an allocation in any state and gives everything back. While a process of its engine
 // may live, it is only marked as Releasing, and counts until the process has ended. An engine that
 // its agent launched is stopped.
@@ -21,6 +23,8 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.Force && !isOperator(c.Actor) {
 		return Allocation{}, &DeniedError{Actor: c.Actor.Name, Wanted: "force the release of allocation " + e.ID.String()}
 	}
+	e.notePeak(resource.Vector{}, c.Peak, c.PeakSource)
+	e.noteCPUTime(c.CPUTime)
 	reason := orElse(c.Reason, "released by "+c.Actor.Name)
 	if e.mayLive(&c) {
 		return l.releaseLater(e, reason, &c), nil

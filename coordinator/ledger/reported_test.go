@@ -89,8 +89,8 @@ func TestWhatAnEngineUsedIsKnownAfterItsEnd(t *testing.T) {
 			must(t, err)
 		}
 		got := last(t, l, id)
-		if got.State != ledger.Released || !got.Measured.Equal(test.measured) || !got.Peak.Equal(test.peak) {
-			t.Errorf("%s: %s, used %s, at most %s; want %s, at most %s", name, got.State, got.Measured, got.Peak, test.measured, test.peak)
+		if got.State != ledger.Released || !got.Measured.Equal(test.measured) || !got.Peak.Vector().Equal(test.peak) {
+			t.Errorf("%s: %s, used %s, at most %s; want %s, at most %s", name, got.State, got.Measured, got.Peak.Vector(), test.measured, test.peak)
 		}
 	}
 }

@@ -160,7 +160,8 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		if !end.Measured.IsUnset() {
 			e.Measured = end.Measured
 		}
-		e.Peak = peak(e.Peak, end.Measured, end.Peak)
+		e.notePeak(end.Measured, end.Peak, end.PeakSource)
+		e.noteCPUTime(end.CPUTime)
 		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
 		l.becomeReleased(e, e.endReason(end.Reason))
@@ -177,7 +178,9 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if e == nil {
 			continue
 		}
-		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
+		e.Measured = r.Measured
+		e.notePeak(r.Measured, r.Peak, r.PeakSource)
+		e.noteCPUTime(r.CPUTime)
 		l.noteRule(e, r.Rule)
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable

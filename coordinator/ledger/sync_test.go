@@ -360,7 +360,7 @@ func TestAnEngineIsAdoptedAsItsAgentDescribesIt(t *testing.T) {
 		want := *plain.Grant
 		want.ID, want.State, want.HostID, want.Measured, want.Reason = 7, ledger.Active, "h1", plain.Measured, "adopted from its agent's report"
 		if report.Measured.Validate() == nil {
-			want.Peak = report.Measured
+			want.Peak = ledger.NewPeak(report.Measured, ledger.PeakUnknown)
 		}
 		want.GrantRevision, want.Revision = before+1, before+1
 		if test.want != nil {

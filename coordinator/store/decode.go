@@ -81,7 +81,8 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		a.Claimed = r.claim(c)
 	}
 	if !a.State.Live() {
-		a.Measured, a.Peak = r.vector("measured", more.GetMeasured()), r.vector("measured_peak", more.GetMeasuredPeak())
+		a.Measured, a.Unreclaimable, a.CPUTime = r.vector("measured", more.GetMeasured()), more.GetUnreclaimableBytes(), r.duration("cpu_time", more.GetCpuTime())
+		a.Peak = ledger.NewPeak(r.vector("measured_peak", more.GetMeasuredPeak()), ledger.PeakSourceOf(int32(more.GetMeasuredPeakSource())))
 	}
 	if p := m.GetProcess(); p != nil {
 		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified(), Launched: more.GetLaunched()}

@@ -51,7 +51,7 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("incident of kind %d: want one of the known", i.Kind)}
 		}
 	}
-	for _, v := range []*resource.Vector{&a.Measured, &a.Peak} {
+	for _, v := range []*resource.Vector{&a.Measured, new(a.Peak.Vector())} {
 		if err := v.Validate(); err != nil && !a.State.Live() {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}

@@ -26,12 +26,11 @@ import (
 
 // stored is what of an allocation a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
-	a.Unreclaimable = 0
 	if a.Notes != nil {
 		a.Notes = &ledger.Notes{StopError: a.Notes.StopError, Incidents: a.Notes.Incidents}
 	}
 	if a.State.Live() {
-		a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
+		a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0
 	}
 	return a
 }
@@ -71,6 +70,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 func TestNoFieldIsForgotten(t *testing.T) {
 	var a ledger.Allocation
 	set(reflect.ValueOf(&a).Elem())
+	a.State = ledger.Released                         // what was measured of one that lives is not stored
 	a.Caller, a.Claimed.Caller = "text@h1", "text@h1" // the flag Subordinate goes with the user in it
 	payload, err := store.AppendAllocation(nil, &a)
 	if err != nil {
@@ -126,6 +126,8 @@ func set(v reflect.Value) {
 		return
 	case ledger.IncidentKind:
 		v.Set(reflect.ValueOf(ledger.IncidentLimitNotHeld))
+	case ledger.PeakSource:
+		v.Set(reflect.ValueOf(ledger.PeakLimit))
 		return
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))

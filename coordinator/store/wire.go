@@ -120,7 +120,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 	w.text(1000, a.ErrorOutput)
 	if !a.State.Live() {
 		w.measured(1003, &a.Measured)
-		w.measured(1004, &a.Peak)
+		w.measured(1004, new(a.Peak.Vector()))
 	}
 	w.text(1005, a.StopError())
 	if c := a.Claimed; c != nil {
@@ -155,6 +155,11 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.incident(&incidents[i])
 	}
 	w.integer(1052, a.MemoryLimit.Bytes())
+	if !a.State.Live() {
+		w.number(1040, uint64(a.Peak.Source)) // the numbers are the same, a test holds it
+		w.duration(1041, a.CPUTime)
+		w.integer(1042, a.Unreclaimable)
+	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
 }

@@ -77,7 +77,8 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		}
 	}
 	if !a.State.Live() {
-		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
+		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak.Vector())
+		additions.MeasuredPeakSource, additions.CpuTime, additions.UnreclaimableBytes = bursarv1.PeakSource(a.Peak.Source), asDuration(a.CPUTime), a.Unreclaimable
 	}
 	if c := a.Claimed; c != nil {
 		additions.Claimed = &bursarv1.Claim{

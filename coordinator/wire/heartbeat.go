@@ -84,6 +84,7 @@ func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 		// an agent's own word
 		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError, grant.MemoryLimitBytes = nil, nil, 0, nil, "", 0
 		grant.Incidents = nil
+		grant.MeasuredPeakSource, grant.CpuTime = bursarv1.PeakSource_PEAK_SOURCE_UNSPECIFIED, nil
 		grant.Seal = sealer.Seal(&r.Result.Grants[i])
 		m.Grants = append(m.Grants, grant)
 	}
@@ -136,7 +137,8 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 		}
 		end := ledger.EngineEnd{
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
-			LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
+			LeaderEnd:  leaderEndFrom(m.GetLeaderEnd()),
+			PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err
@@ -174,6 +176,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
 		StopError: truncated(CleanText(m.GetStopError()), longestProblem), LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
 		Incidents: IncidentsFrom(m.GetIncidents()), Rule: overUseRuleFrom(m.GetOverUseRule()), MemoryLimit: ledger.PagesOf(m.GetMemoryLimitBytes()),
+		PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())

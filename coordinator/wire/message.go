@@ -92,7 +92,8 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
 	m.Incidents = incidentMessages(a.Incidents())
-	m.MeasuredPeak = VectorMessage(a.Peak)
+	m.MeasuredPeak, m.MeasuredPeakSource = VectorMessage(a.Peak.Vector()), bursarv1.PeakSource(a.Peak.Source)
+	m.CpuTime = cpuTimeMessage(a.CPUTime)
 	m.StopError = a.StopError()
 	m.MemoryLimitBytes = a.MemoryLimit.Bytes()
 	m.Claimed = claimMessage(a.Claimed)
@@ -221,7 +222,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		Account: AccountMessage(&h.Account), Sample: sampleMessage(h.Sample), HeadroomBytes: h.Headroom,
 		RegisterTime: TimeMessage(h.Registered), LastSyncTime: TimeMessage(h.LastSync),
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
-		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
+		EnginesMeasured: VectorMessage(h.Engines), EnginesUnreclaimableBytes: h.EnginesUnreclaimable, Stranger: h.Stranger,
 		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine, Reservations: int64(h.Reservations),
 		Unaccepted: int64(h.Unaccepted), Cut: h.Cut,
 		AgentEnded: h.Left, CordonedUntil: TimeMessage(h.CordonedUntil),

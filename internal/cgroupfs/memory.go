@@ -22,6 +22,11 @@ type MemoryStat struct {
 	Swapped, SwapCached int64
 	// Shared is the part of Pinned that is files in memory: tmpfs, memfd, System V, mapped or not.
 	Shared int64
+	// Lazy is the part of File that is not page cache: anonymous memory that processes have given
+	// back with MADV_FREE and that is still there. A process that writes to it has it back at once.
+	Lazy int64
+	// Mapped is the part of File that processes have mapped.
+	Mapped int64
 	// Huge is memory for huge pages. It is charged only if the file system was mounted with
 	// memory_hugetlb_accounting.
 	Huge int64
@@ -41,6 +46,9 @@ type memoryStatLines struct {
 	// and counted as swapped already.
 	total, parts, compressed int64
 	haveTotal                bool
+	// cache is what page cache and shared memory hold together; haveCache: it is told.
+	cache     int64
+	haveCache bool
 }
 
 // line returns the field for the figure of a line; nil: there is none.
@@ -71,6 +79,11 @@ func (l *memoryStatLines) line(name string) *int64 {
 		return &l.SwapCached
 	case "shmem":
 		return &l.Shared
+	case "cache", "file": // of version 1, and of version 2
+		l.haveCache = true
+		return &l.cache
+	case "mapped_file", "file_mapped":
+		return &l.Mapped
 	case "hugetlb":
 		return &l.Huge
 	default:
@@ -120,6 +133,11 @@ func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 		lines.parts = max(0, lines.total-lines.Slab-lines.compressed)
 	}
 	lines.Kernel = Add(lines.Kernel, lines.parts)
+	if lines.haveCache {
+		// The pages that MADV_FREE gives back go to the list of inactive file pages, and are no
+		// page cache. The swap cache is in neither.
+		lines.Lazy = min(lines.File, max(0, Add(lines.File, lines.Shared)-lines.cache))
+	}
 	return lines.MemoryStat, nil
 }
 

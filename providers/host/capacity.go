@@ -10,6 +10,8 @@ const (
 	SourceMemory       = "memory"
 	SourceMemoryCgroup = "memory.cgroup"
 	SourceHugePages    = "memory.hugepages"
+	SourceMergedPages  = "memory.ksm"
+	SourceZFS          = "memory.zfs"
 	SourceOutOfMemory  = "memory.oom"
 	SourceCPU          = "cpu"
 	SourceCPUCgroup    = "cpu.cgroup"
@@ -28,28 +30,28 @@ type Capacity struct {
 	// memory.max".
 	MemorySource string
 	CPUSource    string
-	// Errors has what could not be read, by source; nil if all could. The true figure may be
-	// lower.
+	// Errors has what could not be read or made no sense, by source; nil if there is nothing. The
+	// true figure may be lower.
 	Errors map[string]string
 }
 
-// Capacity measures the static bound. It fails if the machine's own size is unknown. Limits that
-// cannot be read are reported in Errors; the next Sample then has no figure for memory or CPU
-// either.
-func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
+// Capacity measures the static bound. It fails if the machine's own size is unknown. A limit that
+// cannot be read, or makes no sense, is left out and reported in Errors. The next Sample has no
+// figure for memory or CPU if one cannot be read.
+func (m *Meter) Capacity(context.Context) (Capacity, error) {
 	var s scratch
 	var degraded degradations
-	memory, err := m.machineMemory(ctx, &s, &degraded)
+	memory, err := m.machineMemory(&s, &degraded)
 	if err != nil {
 		return Capacity{}, fmt.Errorf("measuring the machine's memory: %w", err)
 	}
-	cpu, err := m.facts.cpu(ctx)
+	cpu, err := m.cpu(&s)
 	if err != nil {
 		return Capacity{}, fmt.Errorf("counting processors: %w", err)
 	}
-	memoryLimits, err := m.memoryLimits(&s)
+	memoryLimits, err := m.memoryLimits(&s, &degraded)
 	degraded.add(SourceMemoryCgroup, err)
-	cpuLimits, err := m.cpuLimits(&s)
+	cpuLimits, err := m.cpuLimits(&s, &degraded)
 	degraded.add(SourceCPUCgroup, err)
 
 	capacity := Capacity{Errors: degraded}
@@ -58,15 +60,21 @@ func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 	return capacity, nil
 }
 
-// degradations are the sources that could not be read, with their errors.
+// degradations are the sources that could not be read, or had odd figures, with their errors.
 type degradations map[string]string
 
 func (d *degradations) add(source string, err error) {
-	if err == nil {
-		return
+	if err != nil {
+		d.note(source, err.Error())
 	}
+}
+
+func (d *degradations) note(source, what string) {
 	if *d == nil {
 		*d = degradations{}
 	}
-	(*d)[source] = err.Error()
+	if before := (*d)[source]; before != "" && before != what {
+		what = before + "; " + what
+	}
+	(*d)[source] = what
 }

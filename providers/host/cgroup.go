@@ -26,15 +26,20 @@ func (s *scratch) readNumber(file string) (int64, error) {
 
 // readMemory reads a cgroup's usage and memory.stat.
 func (s *scratch) readMemory(at cgroupfs.Place) (usage int64, stat cgroupfs.MemoryStat, err error) {
-	file := "memory.current"
-	if at.V1 {
-		file = "memory.usage_in_bytes"
-	}
-	if usage, err = s.readNumber(filepath.Join(at.Directory(), file)); err != nil {
+	if usage, err = s.readUsage(at); err != nil {
 		return 0, cgroupfs.MemoryStat{}, err
 	}
 	stat, err = s.readMemoryStat(at)
 	return usage, stat, err
+}
+
+// readUsage reads how much memory is charged to a cgroup, page cache included.
+func (s *scratch) readUsage(at cgroupfs.Place) (int64, error) {
+	file := "memory.current"
+	if at.V1 {
+		file = "memory.usage_in_bytes"
+	}
+	return s.readNumber(filepath.Join(at.Directory(), file))
 }
 
 // readSwapped reads how much of a cgroup's memory is in swap and not in RAM too. Kernels without

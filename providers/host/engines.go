@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/bursar/bursar/internal/cgroupfs"
@@ -58,13 +60,26 @@ type Usage struct {
 	MemoryBytes int64
 	// UnreclaimableBytes is the part of it that the kernel cannot take back, or only to swap:
 	// anonymous, shared and locked memory, in a cgroup of version 2 also the kernel's own for it;
-	// never page cache. If it is not known exactly it is too low, and the headroom that is derived
-	// from it is too low as well.
+	// never page cache, and nothing that the engine has given back with MADV_FREE. If it is not
+	// known exactly it is too low, and so is the headroom that is derived from it.
 	UnreclaimableBytes int64
 	// SwappedBytes is the part of that which is in swap. It is still the engine's: it comes back
 	// when the engine uses it. So a computation of headroom takes it off the available memory,
 	// which is as large as it is only because that part is away.
 	SwappedBytes int64
+	// UnsureBytes is the part of UnreclaimableBytes of which it is not known yet whether the engine
+	// has given it back with MADV_FREE, or shares it with a process that is not its own. A policy
+	// must not count it.
+	UnsureBytes int64
+	// PeakBytes is the most that was unreclaimable at a time since the last call that listed this
+	// engine, as far as that is known: what the kernel's marks of its processes tell is in it.
+	PeakBytes int64
+	// CacheBytes is the page cache in MemoryBytes: what the cgroup is charged for files and names,
+	// or the files that the process with the most of them has mapped.
+	CacheBytes int64
+	// CPUTime is the processor time of the engine since its processes started, with that of those
+	// that have ended, as far as this Meter knows of them. It never goes back.
+	CPUTime time.Duration
 	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core;
 	// 0 at the first.
 	CPUMillis int64
@@ -137,6 +152,15 @@ type engine struct {
 	members        []int32
 	ticks          uint64
 	ended, counted uint64
+	// cpuTime is all that it has used, in microseconds; marks what the kernel says of the most
+	// memory of each process.
+	cpuTime int64
+	marks   marks
+	// checked is the program of the root that was compared with its parent's, and forked the same
+	// if both share memory.
+	checked, forked image
+	// lazy is what the last call left out of its unreclaimable memory, in bytes.
+	lazy int64
 	// passes over the process table that it was part of, one after the other. The first is the
 	// base for what it uses.
 	passes int
@@ -164,6 +188,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		m.measureCgroup(e, engines[i], now, &usages[i])
 		byTree = byTree || e.byTree()
 	}
+	t.shares.lazyLeft = m.lazyOfTrees(listed)
 	var passErr error
 	elapsed, sinceShares := since(t.forest.taken, now), since(t.shares.at, now)
 	if byTree {
@@ -190,7 +215,14 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		if e.cgroup.memory && !usages[i].Alive {
 			usages[i].Processes = m.countLiving(e, now)
 		}
+		if passErr == nil && e.cgroup.memory && !e.cgroup.moved {
+			m.touchedAgain(e, &usages[i])
+		}
+		usages[i].PeakBytes, usages[i].CPUTime = usages[i].UnreclaimableBytes, e.usedTime()
 		if !e.byTree() && !e.cgroup.moved {
+			if t.shares.exhausted && !deferred {
+				t.deferred, deferred = i, true
+			}
 			continue
 		}
 		if passErr != nil {
@@ -209,7 +241,43 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		t.shares.at = now
 		t.shares.end()
 	}
+	var lazy int64
+	for _, e := range t.order {
+		lazy = cgroupfs.Add(lazy, e.lazy)
+	}
+	m.lazyOfEngines.Store(lazy)
 	return usages
+}
+
+// lazyOfTrees is how much of the machine's memory is lazily freed and in no cgroup of an engine,
+// in bytes. It is read only if the memory of an engine is that of its processes.
+func (m *Meter) lazyOfTrees(listed []*engine) int64 {
+	var known int64
+	needed := false
+	for _, e := range listed {
+		if e == nil {
+			continue
+		}
+		if e.cgroup.memory && !e.cgroup.moved {
+			known = cgroupfs.Add(known, e.lazy)
+		} else {
+			needed = true
+		}
+	}
+	if !needed {
+		return 0
+	}
+	data, err := m.tracker.scratch.read(filepath.Join(m.proc, "meminfo"))
+	if err != nil {
+		return 0
+	}
+	figures := parseMeminfo(data)
+	return max(0, figures.lazilyFreed()-known)
+}
+
+// usedTime is all processor time of an engine.
+func (e *engine) usedTime() time.Duration {
+	return time.Duration(min(e.cpuTime, math.MaxInt64/1000)) * time.Microsecond
 }
 
 // since is 0 if before is zero.
@@ -287,9 +355,8 @@ func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 
 // measureTree fills in what the cgroup did not tell from the processes that the pass found.
 func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
-	if !e.cgroup.cpu && e.passes > 1 && elapsed > 0 {
-		seconds := float64(e.ticks) / TicksPerSecond
-		usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
+	if !e.cgroup.cpu {
+		m.treeCPU(e, elapsed, usage)
 	}
 	if e.cgroup.memory && !e.cgroup.moved {
 		return
@@ -309,6 +376,37 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	}
 	usage.Processes = max(usage.Processes, processes)
 	usage.MemoryBytes = max(usage.MemoryBytes, memory.held)
+	if memory.unreclaimable >= usage.UnreclaimableBytes {
+		usage.UnsureBytes = min(memory.unsure, memory.unreclaimable-usage.UnreclaimableBytes)
+		e.lazy = memory.lazy
+	}
 	usage.UnreclaimableBytes = max(usage.UnreclaimableBytes, memory.unreclaimable)
 	usage.SwappedBytes = max(usage.SwappedBytes, memory.swapped)
+	usage.CacheBytes = max(usage.CacheBytes, memory.files)
+	usage.PeakBytes = cgroupfs.Add(usage.UnreclaimableBytes, memory.spike)
+}
+
+// treeCPU adds what the processes of an engine have used since the last pass. In the first one it
+// is all that they answer for.
+func (m *Meter) treeCPU(e *engine, elapsed time.Duration, usage *Usage) {
+	if e.passes > 1 {
+		e.cpuTime = cgroupfs.Add(e.cpuTime, microseconds(e.ticks))
+		if elapsed > 0 {
+			seconds := float64(e.ticks) / TicksPerSecond
+			usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
+		}
+	} else {
+		var all uint64
+		for _, i := range e.members {
+			all += m.tracker.forest.table.rows[i].total()
+		}
+		e.cpuTime = max(e.cpuTime, microseconds(all))
+	}
+	usage.CPUTime = e.usedTime()
+}
+
+// microseconds are those of clock ticks.
+func microseconds(ticks uint64) int64 {
+	const tick = 1_000_000 / TicksPerSecond
+	return int64(min(ticks, math.MaxInt64/tick)) * tick //nolint:gosec // bounded
 }

@@ -1,124 +1,104 @@
 package host
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
+	"strconv"
 
-	"github.com/shirou/gopsutil/v3/common"
-	"github.com/shirou/gopsutil/v3/cpu"
-	"github.com/shirou/gopsutil/v3/load"
-	"github.com/shirou/gopsutil/v3/mem"
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
-
-// facts are what gopsutil knows of the whole machine; it knows nothing of cgroups. This file is
-// all that uses it. It is frozen at version 3 and lenient: a file that is missing reads as zeros,
-// an empty one makes it panic. Both become errors here.
-type facts struct {
-	environment common.EnvMap
-}
-
-func newFacts(root string) facts {
-	return facts{environment: common.EnvMap{
-		common.HostProcEnvKey: filepath.Join(root, "proc"),
-		common.HostSysEnvKey:  filepath.Join(root, "sys"),
-	}}
-}
 
 var errNoFigures = errors.New("no figures")
 
-// guarded runs a gopsutil call below the configured root, and turns its panics into errors.
-func (f facts) guarded(ctx context.Context, source string, call func(context.Context) error) (err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			err = fmt.Errorf("%s: %w: %v", source, errMalformed, problem)
-		}
-	}()
-	if err := call(context.WithValue(ctx, common.EnvKey, f.environment)); err != nil {
-		return fmt.Errorf("%s: %w", source, err)
-	}
-	return nil
-}
-
-// memoryFacts are in bytes.
-type memoryFacts struct {
-	total, available, swapTotal, swapUsed int64
-	// huge are the huge pages of the default size; they are part of total and not of available.
-	huge hugePages
-}
-
-func (f facts) memory(ctx context.Context) (memoryFacts, error) {
-	var got memoryFacts
-	err := f.guarded(ctx, "meminfo", func(ctx context.Context) error {
-		memory, err := mem.VirtualMemoryWithContext(ctx)
-		if err != nil {
-			return fmt.Errorf("gopsutil: %w", err)
-		}
-		if memory.Total == 0 || memory.Total > math.MaxInt64 || memory.Available > memory.Total || memory.SwapFree > memory.SwapTotal {
-			return errNoFigures
-		}
-		got.total = int64(memory.Total)
-		got.available = int64(min(memory.Available, math.MaxInt64))
-		got.swapTotal = int64(min(memory.SwapTotal, math.MaxInt64))
-		got.swapUsed = int64(min(memory.SwapTotal-memory.SwapFree, math.MaxInt64))
-		if size := memory.HugePageSize; size > 0 && memory.HugePagesTotal <= memory.Total/size {
-			free := memory.HugePagesFree - min(memory.HugePagesFree, memory.HugePagesRsvd)
-			got.huge = hugePages{ // both within the machine's memory
-				total: int64(min(memory.HugePagesTotal*size, math.MaxInt64)), free: int64(min(min(free, memory.HugePagesTotal)*size, math.MaxInt64)),
-			}
-		}
-		return nil
-	})
-	return got, err
-}
-
-// cpuFacts are sums over all processors, in seconds since boot.
+// cpuFacts are sums over all processors, in clock ticks since boot.
 type cpuFacts struct {
 	processors int
 	busy, idle float64
+	// odd says which processor's counters make no sense, so that what was used is not known; nil:
+	// all do.
+	odd error
 }
 
 // millis is what the processors can do together, in thousandths of a core.
 func (f cpuFacts) millis() int64 { return int64(f.processors) * 1000 }
 
-func (f facts) cpu(ctx context.Context) (cpuFacts, error) {
+// cpu reads /proc/stat (proc(5)).
+func (m *Meter) cpu(s *scratch) (cpuFacts, error) {
+	data, err := s.read(filepath.Join(m.proc, "stat"))
 	var got cpuFacts
-	err := f.guarded(ctx, "stat", func(ctx context.Context) error {
-		// Not cpu.Percent: it keeps its last sample in a variable that all its callers share.
-		times, err := cpu.TimesWithContext(ctx, true)
+	if err == nil {
+		got = parseProcessors(data)
+	}
+	if got.processors == 0 {
+		if m.options.Root != "/" {
+			return cpuFacts{}, errors.Join(err, fmt.Errorf("stat: %w: no processor", errNoFigures))
+		}
+		got.processors = runtime.NumCPU() // the kernel says it without /proc
+		got.odd = errors.Join(err, fmt.Errorf("stat: %w: no processor", errNoFigures))
+	}
+	return got, nil
+}
+
+// parseProcessors adds up the lines "cpuN". A line whose counters make no sense still is a
+// processor.
+func parseProcessors(data []byte) cpuFacts {
+	var got cpuFacts
+	for line := range bytes.Lines(data) {
+		fields := bytes.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		number, found := bytes.CutPrefix(fields[0], []byte("cpu"))
+		if _, err := strconv.ParseUint(string(number), 10, 31); !found || err != nil {
+			continue // the sum over all, or another figure
+		}
+		got.processors++
+		busy, idle, err := parseTicks(fields[1:])
 		if err != nil {
-			return fmt.Errorf("gopsutil: %w", err)
+			got.odd = fmt.Errorf("stat: %w: %q", err, bytes.TrimSpace(line))
+			continue
 		}
-		if len(times) == 0 {
-			return errNoFigures
+		got.busy += busy
+		got.idle += idle
+	}
+	return got
+}
+
+// parseTicks parses user, nice, system, idle, iowait, irq, softirq and steal; older kernels have no
+// more than the first four. User and nice contain the time of guests. Stolen time went to other
+// machines on the same hardware: it is not available here.
+func parseTicks(fields [][]byte) (busy, idle float64, err error) {
+	if len(fields) < 4 {
+		return 0, 0, errMalformed
+	}
+	for i, field := range fields[:min(len(fields), 8)] {
+		ticks, err := cgroupfs.Number(field)
+		if err != nil || ticks > 1<<60 {
+			return 0, 0, errMalformed
 		}
-		for _, processor := range times {
-			got.processors++
-			// User and Nice contain guests' time. Stolen time went to other machines on the same
-			// hardware: it is not available here.
-			got.busy += processor.User + processor.Nice + processor.System + processor.Irq + processor.Softirq + processor.Steal
-			got.idle += processor.Idle + processor.Iowait
+		if i == 3 || i == 4 {
+			idle += float64(ticks)
+		} else {
+			busy += float64(ticks)
 		}
-		return nil
-	})
-	return got, err
+	}
+	return busy, idle, nil
 }
 
 // load1 is the load average over one minute, in thousandths.
-func (f facts) load1(ctx context.Context) (int64, error) {
-	var got int64
-	err := f.guarded(ctx, "loadavg", func(ctx context.Context) error {
-		average, err := load.AvgWithContext(ctx)
-		if err != nil {
-			return fmt.Errorf("gopsutil: %w", err)
-		}
-		if !(average.Load1 >= 0 && average.Load1 < 1e12) {
-			return errNoFigures
-		}
-		got = int64(math.Round(average.Load1 * 1000))
-		return nil
-	})
-	return got, err
+func (m *Meter) load1(s *scratch) (int64, error) {
+	data, err := s.read(filepath.Join(m.proc, "loadavg"))
+	if err != nil {
+		return 0, err
+	}
+	text, _, _ := bytes.Cut(data, []byte(" "))
+	load, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(load >= 0 && load < 1e12) {
+		return 0, fmt.Errorf("loadavg: %w: %q", errMalformed, text)
+	}
+	return int64(math.Round(load * 1000)), nil
 }

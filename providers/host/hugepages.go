@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,32 +69,43 @@ func (s *scratch) readPool(directory string, size int64) (hugePages, error) {
 	return hugePages{total: counts[0] * size, free: max(0, counts[1]-counts[2]) * size}, nil
 }
 
-// machineMemory measures the whole machine's memory, without what is set aside for huge pages.
-func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degradations) (memoryFacts, error) {
-	facts, err := m.facts.memory(ctx)
+// machineMemory measures the whole machine's memory, without what is set aside for huge pages. What
+// is odd about it is in degraded. It fails if the size of the memory is not known.
+func (m *Meter) machineMemory(s *scratch, degraded *degradations) (memoryFacts, error) {
+	facts, err := m.memory(s, degraded)
 	if err != nil {
 		return memoryFacts{}, err
 	}
 	known, err := m.hierarchies(s)
 	// a container's own meminfo may hide it
-	m.swapless.Store(facts.swapTotal == 0 && !known.ownMeminfo)
+	m.swapless.Store(facts.swapTotal != nil && *facts.swapTotal == 0 && !known.ownMeminfo)
 	if err == nil && known.ownMeminfo {
-		// A container's own (lxcfs): its memory is the container's limit, in which huge pages do
-		// not count; its lines on huge pages are still the machine's.
-		facts.huge = hugePages{}
+		// A container's own (lxcfs): its memory is the container's limit, in which huge pages and
+		// the machine's caches do not count; its lines on huge pages are still the machine's.
+		facts.huge = &hugePages{}
 		return facts, nil
 	}
 	pools, err := m.readHugePages(s)
 	switch {
+	case err == nil && pools.total == facts.total:
+		return memoryFacts{}, fmt.Errorf("meminfo: %w: all %d bytes of memory are for huge pages", errNoFigures, facts.total)
+	case err == nil && pools.total > facts.total:
+		degraded.add(SourceHugePages, fmt.Errorf("%w: of %d bytes of memory, %d are for huge pages: left out", errNoFigures, facts.total, pools.total))
+		facts.huge = nil
 	case err == nil:
-		facts.huge = pools // meminfo tells of one size alone
+		facts.huge = &pools // meminfo tells of one size alone
 	case !cgroupfs.Absent(err):
 		degraded.add(SourceHugePages, err)
+	default:
+		degraded.add(SourceHugePages, facts.oddHuge)
 	}
-	if facts.huge.total >= facts.total {
-		return memoryFacts{}, fmt.Errorf("meminfo: %w: %d bytes of memory, of these %d for huge pages", errNoFigures, facts.total, facts.huge.total)
+	if facts.huge != nil && facts.huge.total < facts.total {
+		facts.total -= facts.huge.total
 	}
-	facts.total -= facts.huge.total
-	facts.available = min(facts.available, facts.total)
+	if facts.available != nil {
+		available := min(*facts.available, facts.total)
+		facts.available = &available
+	}
+	m.correct(s, &facts, degraded)
 	return facts, nil
 }

@@ -76,8 +76,8 @@ func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Pl
 
 // memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max:
 // above it the kernel slows processes down until they give memory back, so that it cannot be
-// promised to anybody.
-func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
+// promised to anybody. A limit that makes no sense is left out.
+func (m *Meter) memoryLimits(s *scratch, degraded *degradations) ([]limit, error) {
 	leaf, found, err := m.locate(s, "memory")
 	if err != nil || !found {
 		return nil, err
@@ -99,7 +99,7 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 			}
 			amount, isLimit, err := cgroupfs.ParseMemoryMax(data)
 			if err != nil {
-				return nil, fmt.Errorf("cgroup %s %s: %w", at.Cgroup(), file, err)
+				degraded.add(SourceMemoryCgroup, fmt.Errorf("cgroup %s %s: %w: left out", at.Cgroup(), file, err))
 			}
 			if isLimit {
 				limits = append(limits, capped(at, file, amount))
@@ -110,9 +110,10 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 		// The lowest limit of all, also of ancestors that a container's mount does not show. Their
 		// usage is not shown either: that of the outermost cgroup that is has to stand for it.
 		stat, err := s.readMemoryStat(leaf)
-		if err != nil {
+		if err != nil && !errors.Is(err, errMalformed) {
 			return nil, err
 		}
+		degraded.add(SourceMemoryCgroup, err)
 		visible, _ := lowest(math.MaxInt64, limits)
 		if stat.Limit > 0 && stat.Limit < visible {
 			limits = append(limits, capped(levels[len(levels)-1], "hierarchical_memory_limit", stat.Limit))
@@ -123,8 +124,8 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 
 // cpuLimits are all limits on the path: quotas of every level, and the set of processors, which
 // the kernel has already reduced to what the ancestors leave.
-func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
-	limits, err := m.quotas(s)
+func (m *Meter) cpuLimits(s *scratch, degraded *degradations) ([]limit, error) {
+	limits, err := m.quotas(s, degraded)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,8 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 			}
 			processors, err := parseCPUList(data)
 			if err != nil {
-				return nil, fmt.Errorf("cgroup %s %s: %w", level.Cgroup(), file, err)
+				degraded.add(SourceCPUCgroup, fmt.Errorf("cgroup %s %s: %w: left out", level.Cgroup(), file, err))
+				continue
 			}
 			if processors > 0 {
 				limits = append(limits, capped(level, file, processors*1000))
@@ -160,7 +162,7 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 	return limits, nil
 }
 
-func (m *Meter) quotas(s *scratch) ([]limit, error) {
+func (m *Meter) quotas(s *scratch, degraded *degradations) ([]limit, error) {
 	leaf, found, err := m.locate(s, "cpu")
 	if err != nil || !found {
 		return nil, err
@@ -168,6 +170,10 @@ func (m *Meter) quotas(s *scratch) ([]limit, error) {
 	var limits []limit
 	for _, at := range leaf.Ancestry() {
 		amount, isLimit, file, err := s.quota(at)
+		if errors.Is(err, errMalformed) {
+			degraded.add(SourceCPUCgroup, fmt.Errorf("cgroup %s %s: %w: left out", at.Cgroup(), file, err))
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cgroup %s %s: %w", at.Cgroup(), file, err)
 		}

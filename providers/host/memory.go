@@ -17,6 +17,9 @@ type mapped struct {
 	anonymous, shared, file int64
 	// swapped is anonymous memory that is in swap. Of shared memory the kernel does not tell.
 	swapped int64
+	// highest is the most that it had in RAM at a time, files included, since it started its
+	// program; 0: not known.
+	highest int64
 }
 
 var errNoSplit = errors.New("the kernel does not tell the kinds of memory apart")
@@ -44,6 +47,8 @@ func parseMapped(data []byte) (mapped, error) {
 			found++
 		case "VmSwap":
 			to = &got.swapped
+		case "VmHWM":
+			to = &got.highest
 		default:
 			continue
 		}
@@ -53,7 +58,7 @@ func parseMapped(data []byte) (mapped, error) {
 		}
 	}
 	if found < 3 && total > 0 {
-		return mapped{swapped: got.swapped}, errNoSplit
+		return mapped{swapped: got.swapped, highest: got.highest}, errNoSplit
 	}
 	return got, nil
 }
@@ -99,10 +104,10 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 		got, err = parseMapped(data)
 	}
 	if errors.Is(err, errNoSplit) {
-		swapped := got.swapped
+		told := got
 		if data, err = s.read(m.file(pid, "statm")); err == nil {
 			got, err = parseStatm(data)
-			got.swapped = swapped
+			got.swapped, got.highest = told.swapped, told.highest
 		}
 	}
 	if cgroupfs.Absent(err) {
@@ -120,6 +125,15 @@ type treeUse struct {
 	// or only to swap; swapped the part of that which is in swap; shared is the sum of the shared
 	// memory that is mapped, which counts what several have mapped several times.
 	held, unreclaimable, swapped, shared int64
+	// files is what the process with the most mapped files has of them.
+	files int64
+	// lazy was given back with MADV_FREE, and is left out of unreclaimable. unsure is the part of
+	// unreclaimable of which nobody has looked whether it was given back, or belongs to a process
+	// that is not the engine's.
+	lazy, unsure int64
+	// spike is how much more than now was unreclaimable at some time since the last pass, as far
+	// as a process alone tells.
+	spike int64
 }
 
 // family is the processes of an engine that run the same start of the same program: one, and those
@@ -131,8 +145,11 @@ type family struct {
 	fingerprint uint64
 	// sum and largest are of the memory that is not page cache, in RAM and in swap; shared is the
 	// sum of the part that is shared memory, swapped that of the part in swap, and largestSwapped
-	// is what of the largest process is in swap.
-	sum, largest, shared, swapped, largestSwapped int64
+	// is what of the largest process is in swap. anonymous is the sum of the anonymous memory in
+	// RAM.
+	sum, largest, shared, swapped, largestSwapped, anonymous int64
+	// outside: a process that is not the engine's forked the first of them, and shares with them.
+	outside bool
 }
 
 // treeMemory adds up the memory of an engine's processes. What could not be read is left out and
@@ -140,8 +157,11 @@ type family struct {
 func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	t := &m.tracker
 	families := map[image]*family{}
+	var use treeUse
 	var files int64
 	var problem error
+	m.findForker(e)
+	e.marks.begin()
 	for _, i := range e.members {
 		row := &t.forest.table.rows[i]
 		if row.ended() {
@@ -153,9 +173,10 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 			continue
 		}
 		files = max(files, memory.file)
+		use.spike = max(use.spike, e.marks.spike(&t.forest.table, row, memory))
 		kin := families[row.image]
 		if kin == nil {
-			kin = &family{}
+			kin = &family{outside: row.image == e.forked && e.forked != (image{})}
 			families[row.image] = kin
 		}
 		own := memory.anonymous + memory.shared + memory.swapped
@@ -167,15 +188,76 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 		}
 		kin.shared += memory.shared
 		kin.swapped += memory.swapped
+		kin.anonymous += memory.anonymous
 	}
-	var use treeUse
+	e.marks.end()
 	for of, kin := range families {
 		of := m.familyMemory(shareKey{e, of}, kin)
 		use.held += of.held
 		use.unreclaimable += of.unreclaimable
 		use.swapped += of.swapped
 		use.shared += kin.shared
+		use.lazy += of.lazy
+		use.unsure += of.unsure
 	}
 	use.held += files
+	use.files = files
 	return use, problem
+}
+
+// findForker finds out whether the engine's root was forked by a process that is not the engine's
+// and has started no program of its own since: then both share memory, and their sum counts it
+// twice. It reads the parent's stat once for each program that the root starts.
+func (m *Meter) findForker(e *engine) {
+	root := m.tracker.forest.table.same(e.key.pid, e.key.start)
+	if root == nil || root.image == e.checked || root.image == (image{}) {
+		return
+	}
+	e.checked, e.forked = root.image, image{}
+	parent, err := m.readStat(&m.tracker.scratch, root.parent)
+	if err == nil && parent.image == root.image && parent.start <= root.start {
+		e.forked = root.image
+	}
+}
+
+// mark is what was last read of a process.
+type mark struct {
+	start         uint64
+	highest, file int64
+}
+
+// marks are the kernel's marks of the processes of one engine.
+type marks struct {
+	last, next map[int32]mark
+	// looked: there was a pass before.
+	looked bool
+}
+
+func (k *marks) begin() {
+	if k.next == nil {
+		k.next = make(map[int32]mark, len(k.last))
+	}
+	clear(k.next)
+}
+
+func (k *marks) end() { k.last, k.next, k.looked = k.next, k.last, true }
+
+// spike is how much more than now of the memory of a process was unreclaimable at some time since
+// the last pass. The kernel's mark includes files that were mapped then: as many as before or now.
+// A mark from before the engine was measured does not count, and not that of a process that was
+// just forked, which has its parent's memory in it.
+func (k *marks) spike(t *table, row *process, memory mapped) int64 {
+	before, known := k.last[row.pid]
+	known = known && before.start == row.start
+	k.next[row.pid] = mark{row.start, memory.highest, memory.file}
+	switch {
+	case known && memory.highest <= before.highest, !known && !k.looked:
+		return 0
+	case !known:
+		if parent := t.row(row.parent); parent != nil && parent.image == row.image {
+			return 0
+		}
+		before.file = 0
+	}
+	return max(0, memory.highest-max(before.file, memory.file)-memory.anonymous-memory.shared)
 }

@@ -61,7 +61,6 @@ type Options struct {
 // Meter measures one machine. The package comment says which methods may be called together.
 type Meter struct {
 	options Options
-	facts   facts
 	proc    string
 	now     func() time.Time
 	// exists reports whether a process has a pid, without a process table; nil: the table is not
@@ -75,6 +74,9 @@ type Meter struct {
 	// swapless: the machine had no swap when its memory was last looked at, so that no cgroup has
 	// to be asked what it has there.
 	swapless atomic.Bool
+	// lazyOfEngines is the lazily freed memory, in bytes, that the last Engines left out of the
+	// unreclaimable memory of engines.
+	lazyOfEngines atomic.Int64
 
 	sampler sampler
 	tracker tracker
@@ -111,7 +113,6 @@ func NewMeter(options Options) (*Meter, error) {
 	}
 	return &Meter{
 		options: options, exists: exists,
-		facts:   newFacts(options.Root),
 		proc:    filepath.Join(options.Root, "proc"),
 		now:     options.Now,
 		tracker: tracker{clock: time.Now},

@@ -25,6 +25,7 @@ func (m *Meter) leaveOthersOut(e *engine, usage *Usage) {
 		return
 	}
 	own.memory, own.cpu, own.taken = false, false, time.Time{}
+	e.lazy = 0
 	*usage = Usage{ID: usage.ID, Err: errors.Join(usage.Err, fmt.Errorf("cgroup %s: %w", own.name, errEntered))}
 }
 

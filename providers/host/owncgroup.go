@@ -75,6 +75,7 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	}
 	own.user = wanted.User
 	own.memory, own.cpu = false, false
+	e.lazy = 0
 	e.inside = e.inside[:0]
 	if name == "" {
 		return
@@ -111,7 +112,7 @@ func (m *Meter) readOwnCgroup(e *engine, now time.Time, usage *Usage) error {
 		}
 		own.resolved = true
 	}
-	err := errors.Join(m.cgroupMemory(e, usage), m.cgroupCPU(own, now, usage))
+	err := errors.Join(m.cgroupMemory(e, usage), m.cgroupCPU(e, now, usage))
 	if err != nil && !errors.Is(err, errTooManyCgroups) {
 		own.resolved = false // It may have been made again, or elsewhere.
 	}
@@ -141,8 +142,10 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	usage.MemoryBytes = cgroupfs.Add(bytes, swapped)
 	usage.UnreclaimableBytes = cgroupfs.Add(min(bytes, stat.Unreclaimable()), swapped)
 	usage.SwappedBytes = swapped
+	usage.CacheBytes = min(bytes, cgroupfs.Add(stat.File-stat.Lazy, stat.Slab))
 	usage.Processes = len(e.inside)
 	own.memory, own.shared, own.partial = true, stat.Shared, !all
+	e.lazy = stat.Lazy // the lists of anonymous pages do not have it
 	if !all {
 		usage.Processes = max(1, usage.Processes)
 		return errTooManyCgroups
@@ -150,7 +153,8 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	return nil
 }
 
-func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
+func (m *Meter) cgroupCPU(e *engine, now time.Time, usage *Usage) error {
+	own := &e.cgroup
 	if own.cpuAt == nil {
 		return nil
 	}
@@ -161,6 +165,16 @@ func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
 	}
 	if elapsed := now.Sub(own.taken).Microseconds(); !own.taken.IsZero() && elapsed > 0 {
 		usage.CPUMillis = int64(float64(max(0, ran-own.ran)) * 1000 / float64(elapsed))
+	}
+	switch {
+	case (own.moved || own.given) && !own.taken.IsZero():
+		e.cpuTime = cgroupfs.Add(e.cpuTime, max(0, ran-own.ran))
+	case own.given: // others may have been in it before
+		if root, err := m.readStat(&m.tracker.scratch, e.key.pid); err == nil && root.start == e.key.start {
+			e.cpuTime = max(e.cpuTime, microseconds(root.total()))
+		}
+	default:
+		e.cpuTime = max(e.cpuTime, ran)
 	}
 	// The first reading is the base for the next; of an engine that ran before, its processes
 	// tell.

@@ -119,6 +119,17 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 			memory[i] = 1
 		}
 		*held = append(*held, memory)
+	case "free-lazily": // what it touched last: gives it back with MADV_FREE
+		return "done", unix.Madvise((*held)[len(*held)-1], unix.MADV_FREE)
+	case "touch-again": // that
+		for i := 0; i < len((*held)[len(*held)-1]); i += os.Getpagesize() {
+			(*held)[len(*held)-1][i] = 2
+		}
+	case "untouch": // what it touched last: gives it back at once
+		last := len(*held) - 1
+		err := unix.Munmap((*held)[last])
+		*held = (*held)[:last]
+		return "done", err
 	case "cache": // a file: reads it all
 		file, err := os.Open(words[1])
 		if err != nil {

@@ -91,22 +91,17 @@ func (a stall) worse(b stall) stall {
 // the cgroupfs.Unified hierarchy has pressure files, on a hybrid machine too. With an error it
 // returns the worst of those it could read.
 func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
-	worst, err := s.readPressure(filepath.Join(m.proc, "pressure", resource))
-	if err != nil {
-		return stall{}, err
-	}
+	worst, problem := s.readPressure(filepath.Join(m.proc, "pressure", resource))
 	at, found, err := m.locate(s, cgroupfs.Unified)
 	if err != nil || !found {
-		return worst, err
+		return worst, errors.Join(problem, err)
 	}
 	for _, level := range at.Ancestry() {
 		here, err := s.readPressure(filepath.Join(level.Directory(), resource+".pressure"))
-		if err != nil {
-			return worst, err
-		}
+		problem = errors.Join(problem, err)
 		worst = worst.worse(here)
 	}
-	return worst, nil
+	return worst, problem
 }
 
 // pressureGate tells from the figures whether the machine is under pressure: at once when one of

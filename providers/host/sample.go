@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -68,14 +69,14 @@ type cpuSample struct {
 }
 
 // Sample measures the machine now. It never fails: see Sample.Degraded.
-func (m *Meter) Sample(ctx context.Context) Sample {
+func (m *Meter) Sample(context.Context) Sample {
 	sample := Sample{Time: m.now(), MemorySafetyBytes: m.options.SafetyBytes}
 	var degraded degradations
-	m.sampleMemory(ctx, &sample, &degraded)
-	m.sampleCPU(ctx, &sample, &degraded)
+	m.sampleMemory(&sample, &degraded)
+	m.sampleCPU(&sample, &degraded)
 	m.samplePressure(&sample, &degraded)
 
-	load, err := m.facts.load1(ctx)
+	load, err := m.load1(&m.sampler.scratch)
 	if degraded.add(SourceLoad, err); err == nil {
 		sample.Load1Millis = &load
 	}
@@ -93,55 +94,101 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 
 // sampleMemory leaves total and available unknown if a limit cannot be read: they could be
 // anything below.
-func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
+func (m *Meter) sampleMemory(sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
-	memory, err := m.machineMemory(ctx, s, degraded)
+	memory, err := m.machineMemory(s, degraded)
 	degraded.add(SourceMemory, err)
-	if err == nil {
-		sample.SwapTotalBytes, sample.SwapUsedBytes = &memory.swapTotal, &memory.swapUsed
+	sample.SwapTotalBytes, sample.SwapUsedBytes = memory.swapTotal, memory.swapUsed
+	if memory.huge != nil {
 		sample.HugePagesTotalBytes, sample.HugePagesFreeBytes = &memory.huge.total, &memory.huge.free
 	}
-	total, available, limitErr := m.withinLimits(s, memory)
+	total, available, limitErr := m.withinLimits(s, memory, degraded)
 	degraded.add(SourceMemoryCgroup, limitErr)
 	if err == nil && limitErr == nil {
-		sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
+		sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, available
 	}
 }
 
-// withinLimits is what the limits on the path leave of the machine's memory.
-func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available int64, err error) {
-	limits, err := m.memoryLimits(s)
+// withinLimits is what the limits on the path leave of the machine's memory; available is nil if it
+// is not known. Memory that is lazily freed is not available, on any level, except for those pages
+// that the last Engines left out of an engine's unreclaimable memory: that engine may have them
+// back, and its promise has them.
+func (m *Meter) withinLimits(s *scratch, memory memoryFacts, degraded *degradations) (total int64, available *int64, err error) {
+	limits, err := m.memoryLimits(s, degraded)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
 	limits = lowerThan(memory.total, limits)
-	available = memory.available
-	for _, limit := range limits {
-		usage, stat, err := s.readMemory(limit.at)
-		if err != nil {
-			return 0, 0, err
-		}
-		available = min(available, max(0, limit.amount-stat.Held(usage)))
-	}
 	total, _ = lowest(memory.total, limits)
+	promised := m.lazyOfEngines.Load()
+	left := int64(math.MaxInt64)
+	if memory.available != nil {
+		left = *memory.available - max(0, memory.lazy-promised)
+	}
+	for _, limit := range limits {
+		held, lazy, err := s.readHeld(limit.at, degraded)
+		if err != nil {
+			return 0, nil, err
+		}
+		left = min(left, limit.amount-cgroupfs.Add(held, max(0, lazy-promised)))
+	}
+	if memory.available != nil {
+		left = max(0, left)
+		available = &left
+	}
 	return total, available, nil
+}
+
+// readHeld is what a cgroup holds that the kernel cannot take back, and the part of the remainder
+// that is lazily freed. If one of its two files makes no sense, the other one tells.
+func (s *scratch) readHeld(at cgroupfs.Place, degraded *degradations) (held, lazy int64, err error) {
+	usage, err := s.readUsage(at)
+	if err != nil && !errors.Is(err, errMalformed) {
+		return 0, 0, err
+	}
+	stat, statErr := s.readMemoryStat(at)
+	if statErr != nil && !errors.Is(statErr, errMalformed) {
+		return 0, 0, statErr
+	}
+	switch {
+	case err != nil && statErr != nil:
+		return 0, 0, errors.Join(err, statErr)
+	case err != nil || usage == math.MaxInt64:
+		degraded.add(SourceMemoryCgroup, orOdd(err, "cgroup "+at.Cgroup()+": its use of memory"))
+		return stat.Unreclaimable(), stat.Lazy, nil
+	case statErr != nil:
+		degraded.add(SourceMemoryCgroup, statErr)
+		return usage, 0, nil
+	}
+	return stat.Held(usage), stat.Lazy, nil
+}
+
+// orOdd is an error, or else that a figure is out of range.
+func orOdd(err error, what string) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w: out of range: left out", what, errMalformed)
 }
 
 // Available is the MemoryAvailableBytes that a Sample would have now, in bytes. It takes some 0.1
 // ms and may be called at any time from any goroutine: for the moment at which a grant is decided
 // on, for which the last Sample is too old.
-func (m *Meter) Available(ctx context.Context) (int64, error) {
+func (m *Meter) Available(context.Context) (int64, error) {
 	var s scratch
-	var degraded degradations // a pool of huge pages that cannot be read is a Sample's to tell
-	memory, err := m.machineMemory(ctx, &s, &degraded)
+	var degraded degradations // single odd figures are a Sample's to tell
+	memory, err := m.machineMemory(&s, &degraded)
 	if err != nil {
 		return 0, fmt.Errorf("measuring the machine's memory: %w", err)
 	}
-	_, available, err := m.withinLimits(&s, memory)
+	_, available, err := m.withinLimits(&s, memory, &degraded)
 	if err != nil {
 		return 0, fmt.Errorf("measuring what limits leave of the memory: %w", err)
 	}
-	return available, nil
+	if available == nil {
+		return 0, fmt.Errorf("measuring the machine's memory: %w", errNoFigures)
+	}
+	return *available, nil
 }
 
 // outOfMemoryKills reads the count from /proc/vmstat; false if the kernel has none.
@@ -159,11 +206,11 @@ func (m *Meter) outOfMemoryKills(s *scratch) (int64, bool, error) {
 	return 0, false, nil
 }
 
-func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degradations) {
-	limits, limitErr := m.cpuLimits(&m.sampler.scratch)
+func (m *Meter) sampleCPU(sample *Sample, degraded *degradations) {
+	limits, limitErr := m.cpuLimits(&m.sampler.scratch, degraded)
 	now := cpuSample{taken: true, time: sample.Time}
 	var err error
-	now.facts, err = m.facts.cpu(ctx)
+	now.facts, err = m.cpu(&m.sampler.scratch)
 	degraded.add(SourceCPU, err)
 	limits = lowerThan(now.facts.millis(), limits)
 	if limitErr == nil {
@@ -174,6 +221,7 @@ func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degrada
 		m.sampler.cpu = cpuSample{}
 		return
 	}
+	degraded.add(SourceCPU, now.facts.odd)
 	total, _ := lowest(now.facts.millis(), limits)
 	sample.CPUTotalMillis = &total
 	if left, known := now.unused(m.sampler.cpu, limits); known {
@@ -214,7 +262,7 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 // processors came or went.
 func (s cpuSample) unused(earlier cpuSample, limits []limit) (int64, bool) {
 	busy, idle := s.facts.busy-earlier.facts.busy, s.facts.idle-earlier.facts.idle
-	if !earlier.taken || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
+	if !earlier.taken || s.facts.odd != nil || earlier.facts.odd != nil || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
 		return 0, false
 	}
 	// The kernel's count of idle time can step back a little.
@@ -246,10 +294,12 @@ func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
 	if err == nil {
 		sample.MemorySomeAvg10, sample.MemoryFullAvg10 = memory.some, memory.full
 	}
+	// One level that makes no sense must not keep the gate closed for ever.
+	told := err == nil || memory.some != nil
 	if sample.plenty(m.options.ScarcePercent) {
 		memory = stall{} // whatever they waited for, it was not that memory was short
 	}
-	sample.Pressure = m.sampler.gate.update(sample.Time, memory, err == nil)
+	sample.Pressure = m.sampler.gate.update(sample.Time, memory, told)
 	cpu, cpuErr := m.pressureOf(s, "cpu")
 	if cpuErr == nil {
 		sample.CPUSomeAvg10 = cpu.some

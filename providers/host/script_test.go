@@ -16,7 +16,7 @@ import (
 //	          the default, of start (ticks after boot; PID), session and group (1), own and
 //	          children (ticks of CPU time; 0), anon, file, shared and swap (MiB; 0), state (S),
 //	          threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent),
-//	          uid (1000)
+//	          lazy (MiB that MADV_FREE gave back; 0), highest (VmHWM, MiB), uid (1000)
 //	end       removes processes, by PID
 //	write     writes the named file; a line "---" begins the next, the first line of each of
 //	          which is its name
@@ -102,6 +102,12 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 		if usage.MemoryBytes > 0 {
 			fmt.Fprintf(&out, ", memory %s, unreclaimable %s", size(&usage.MemoryBytes), size(&usage.UnreclaimableBytes))
 		}
+		if usage.UnsureBytes > 0 {
+			fmt.Fprintf(&out, " (unsure %s)", size(&usage.UnsureBytes))
+		}
+		if usage.PeakBytes > usage.UnreclaimableBytes {
+			fmt.Fprintf(&out, ", at most %s", size(&usage.PeakBytes))
+		}
 		if usage.SwappedBytes > 0 {
 			fmt.Fprintf(&out, ", swapped %s", size(&usage.SwappedBytes))
 		}
@@ -140,6 +146,8 @@ type fakeProcess struct {
 	uid                         uint64
 	// In KiB.
 	anon, file, shared, swap int64
+	// highest is VmHWM, 0: as much as it has; lazy is what it has given back with MADV_FREE.
+	highest, lazy int64
 	// pss is -1 for a process that cannot be looked into; swappss is of what is in swap.
 	pss, swappss int64
 }
@@ -185,6 +193,10 @@ func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
 			p.shared = int64(amount) << 10
 		case "swap":
 			p.swap = int64(amount) << 10
+		case "highest":
+			p.highest = int64(amount) << 10
+		case "lazy":
+			p.lazy = int64(amount) << 10
 		case "swappss":
 			p.swappss = int64(amount) << 10
 		case "pss":
@@ -204,10 +216,10 @@ func (m *machine) run(p fakeProcess) {
 		"%d (engine (%d) x) %s %d %d %d 0 -1 4194304 0 0 0 0 %d 0 %d 0 20 0 %d 0 %d 0 0 18446744073709551615 %d 0 %d\n",
 		p.pid, p.pid, p.state, p.parent, p.group, p.session, p.own, p.children, p.threads, p.start, p.image, p.image))
 	m.write(directory+"status", fmt.Sprintf(
-		"Name:\tengine\nTgid:\t%[1]d\nUid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nVmRSS:\t%[3]d kB\nRssAnon:\t%[4]d kB\nRssFile:\t%[5]d kB\nRssShmem:\t%[6]d kB\nVmSwap:\t%[7]d kB\nHugetlbPages:\t4194304 kB\n",
-		p.pid, p.uid, p.anon+p.file+p.shared, p.anon, p.file, p.shared, p.swap))
+		"Name:\tengine\nTgid:\t%[1]d\nUid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nVmRSS:\t%[3]d kB\nRssAnon:\t%[4]d kB\nRssFile:\t%[5]d kB\nRssShmem:\t%[6]d kB\nVmSwap:\t%[7]d kB\nVmHWM:\t%[8]d kB\nHugetlbPages:\t4194304 kB\n",
+		p.pid, p.uid, p.anon+p.file+p.shared, p.anon, p.file, p.shared, p.swap, max(p.highest, p.anon+p.file+p.shared)))
 	if p.pss >= 0 {
-		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\nPrivate_Hugetlb: 4194304 kB\nSwap: 0 kB\nSwapPss: %d kB\n", p.pss, p.swappss))
+		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\nLazyFree: %d kB\nPrivate_Hugetlb: 4194304 kB\nSwap: 0 kB\nSwapPss: %d kB\n", p.pss, p.lazy, p.swappss))
 	}
 }
 

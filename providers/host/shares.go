@@ -1,11 +1,16 @@
 package host
 
-import "time"
+import (
+	"time"
 
-// What several processes share can only be told from their page tables: the kernel divides each
-// page by the number of times it is mapped (its "proportional set size" in
-// /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB (measured, Linux 6.18), so it
-// is made only if the double count could be large, and for no more than a small part of the time.
+	"github.com/bursar/bursar/internal/cgroupfs"
+)
+
+// Only page tables tell what several processes share, and what one of them has given back with
+// MADV_FREE: the kernel divides each page by the number of times it is mapped (its
+// "proportional set size" in /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB
+// (measured, Linux 6.18), so it is made only if the double count could be large, and for no more
+// than a small part of the time.
 
 // worthSharing is the double count, in bytes, below which the walk is not made.
 const worthSharing = 16 << 20
@@ -34,6 +39,9 @@ type shares struct {
 	begun  bool
 	// at is when the last pass was.
 	at time.Time
+	// lazyLeft is the machine's lazily freed memory, in bytes, of which this pass has not found yet
+	// whose it is.
+	lazyLeft int64
 	// exhausted: a family was denied its walk in this pass.
 	exhausted bool
 	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in
@@ -66,8 +74,9 @@ type share struct {
 // proportional is the memory of some processes, each page divided by the number of processes that
 // share it, in bytes.
 type proportional struct {
-	// bytes is anonymous and shared memory, in RAM and in swap; swapped is the part in swap.
-	bytes, swapped int64
+	// bytes is anonymous and shared memory, in RAM and in swap; swapped is the part in swap. lazy
+	// is the part that was given back with MADV_FREE and is still there, undivided.
+	bytes, swapped, lazy int64
 }
 
 // begin starts a pass that comes so long after the last; 0: the first.
@@ -101,14 +110,23 @@ func (s *shares) end() {
 // may share memory and the amount is not known: then they are the sum, and what its largest
 // process has.
 func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
+	s := &m.tracker.shares
 	// Shared memory can be mapped several times in one process: a Java heap of ZGC is.
-	if max(kin.sum-kin.largest, kin.shared) <= worthSharing {
-		if len(kin.processes) == 1 {
+	double := max(kin.sum-kin.largest, kin.shared)
+	if kin.outside {
+		double = kin.sum
+	}
+	alone := len(kin.processes) == 1 && !kin.outside
+	lazy := min(kin.anonymous, s.lazyLeft)
+	if lazy <= worthSharing {
+		lazy = 0
+	}
+	if double <= worthSharing && lazy == 0 {
+		if alone {
 			return treeUse{held: kin.sum, unreclaimable: kin.sum, swapped: kin.swapped}
 		}
 		return treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
 	}
-	s := &m.tracker.shares
 	of := s.known[key]
 	if of == nil {
 		of = &share{}
@@ -118,21 +136,78 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	if !s.unsupported && s.budget > 0 && s.pending == nil {
 		if m.walkPages(key, kin) {
 			certain := min(of.bytes, kin.sum)
-			return treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)}
+			return s.without(of, treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)})
 		}
 	} else {
 		s.exhausted = true
 	}
-	if of.fingerprint == kin.fingerprint {
+	var use treeUse
+	known := of.fingerprint == kin.fingerprint
+	switch {
+	case alone && double <= worthSharing: // it only may have given memory back
+		use = treeUse{held: kin.sum, unreclaimable: kin.sum, swapped: kin.swapped}
+	case known:
 		bytes := min(of.bytes, kin.sum)
 		// What went to swap since counts as this family's alone: then what is available is too
 		// low.
 		swapped := of.swapped + max(0, kin.swapped-of.sumSwapped)
-		return treeUse{held: bytes, unreclaimable: bytes, swapped: min(swapped, kin.swapped, bytes)}
-	}
-	if len(kin.processes) == 1 {
+		use = treeUse{held: bytes, unreclaimable: bytes, swapped: min(swapped, kin.swapped, bytes)}
+	case alone:
 		// Only its shared memory is in doubt.
-		return treeUse{held: kin.sum, unreclaimable: kin.sum - kin.shared, swapped: kin.swapped}
+		use = treeUse{held: kin.sum, unreclaimable: kin.sum - kin.shared, swapped: kin.swapped}
+	default:
+		use = treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
+		if kin.outside {
+			use.unsure = kin.largest
+		}
 	}
-	return treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
+	if known {
+		use = s.without(of, use)
+	}
+	use.unsure = min(use.unreclaimable, max(use.unsure, lazy-use.lazy))
+	return use
+}
+
+// without leaves out of what a family holds what a walk found to be given back, as far as the
+// machine still has so much of that.
+func (s *shares) without(of *share, use treeUse) treeUse {
+	use.lazy = min(of.lazy, s.lazyLeft, use.unreclaimable-use.swapped)
+	use.unreclaimable -= use.lazy
+	s.lazyLeft -= use.lazy
+	return use
+}
+
+// touchedAgain counts what the processes in an engine's cgroup have written to again after they had
+// given it back with MADV_FREE. Such pages stay on the list of file pages until the kernel looks
+// for memory there, so that the lists of anonymous pages miss them. Page tables tell.
+func (m *Meter) touchedAgain(e *engine, usage *Usage) {
+	if e.lazy <= worthSharing {
+		return
+	}
+	s := &m.tracker.shares
+	key, kin := shareKey{e, image{}}, &family{processes: e.inside}
+	for _, pid := range e.inside {
+		kin.fingerprint += uint64(pid) * 0x9e3779b97f4a7c15 //nolint:gosec // any bits will do
+	}
+	of := s.known[key]
+	if of == nil {
+		of = &share{}
+		s.known[key] = of
+	}
+	of.used = true
+	looked := false
+	if !s.unsupported && s.budget > 0 && s.pending == nil {
+		looked = m.walkPages(key, kin)
+	} else {
+		s.exhausted = true
+	}
+	if !looked && (of.fingerprint != kin.fingerprint || of.fingerprint == 0) {
+		return // the lists are all that is known
+	}
+	given := min(e.lazy, of.lazy)
+	usage.UnreclaimableBytes = cgroupfs.Add(usage.UnreclaimableBytes, e.lazy-given)
+	if !looked { // it may have given back more since
+		usage.UnsureBytes = e.lazy - given
+	}
+	e.lazy = given
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // table is the process table as one pass over it found it. Its memory is used again by the next
-// pass. It reads /proc/*/stat itself: prometheus/procfs takes about twice as long for that,
-// gopsutil ten times (500 processes: 6, 11 and 63 ms), and neither gives all the fields.
+// pass. It reads /proc/*/stat itself: prometheus/procfs takes about twice as long for that (500
+// processes: 6 and 11 ms), and does not give all the fields.
 type table struct {
 	pids []int32
 	rows []process

@@ -95,6 +95,7 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 			return proportional{}, fmt.Errorf("%s: %w", file, err)
 		}
 		sum.bytes, sum.swapped = cgroupfs.Add(sum.bytes, one.bytes), cgroupfs.Add(sum.swapped, one.swapped)
+		sum.lazy = cgroupfs.Add(sum.lazy, one.lazy)
 		read++
 	}
 	if read == 0 {
@@ -104,26 +105,33 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 }
 
 // parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup.
-// Of what is in swap the kernel tells the anonymous part.
+// Of what is in swap the kernel tells the anonymous part. Memory that is lazily freed is in
+// Pss_Anon, and in LazyFree, which is not divided.
 func parseProportional(data []byte) (proportional, error) {
 	var got proportional
 	found := 0
 	for line := range bytes.Lines(data) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
-		isSwapped := string(name) == "SwapPss"
-		if !isSwapped && string(name) != "Pss_Anon" && string(name) != "Pss_Shmem" {
+		kind := string(name)
+		switch kind {
+		case "Pss_Anon", "Pss_Shmem", "SwapPss", "LazyFree":
+		default:
 			continue
 		}
 		quantity, err := kilobytes(value)
 		if err != nil {
 			return proportional{}, fmt.Errorf("%w smaps_rollup line %q", errMalformed, line)
 		}
-		got.bytes = cgroupfs.Add(got.bytes, quantity)
-		if isSwapped {
+		switch kind {
+		case "LazyFree":
+			got.lazy = quantity
+			continue
+		case "SwapPss":
 			got.swapped = quantity
-		} else {
+		default:
 			found++
 		}
+		got.bytes = cgroupfs.Add(got.bytes, quantity)
 	}
 	if found != 2 {
 		return proportional{}, errNoSplit

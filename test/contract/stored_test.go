@@ -104,14 +104,15 @@ func set(t *testing.T, example any, but ...string) {
 // TestRows keeps the bytes of the store's rows. What an earlier version has written is read.
 func TestRows(t *testing.T) {
 	a, h, q, p, r := allocation(), host(), quota(t), provider(), refusal()
-	set(t, a, "Measured", "Peak", "Notes", "LeaderEnd", "Unreclaimable", "Claimed", "Subordinate")
+	set(t, a, "Measured", "Peak", "CPUTime", "Notes", "LeaderEnd", "Unreclaimable", "Claimed", "Subordinate")
 	ended := a // with what rows have since then
-	ended.ID, ended.State, ended.Measured, ended.Peak = a.ID+1, ledger.Released, size(1), size(3)
+	ended.ID, ended.State, ended.Measured, ended.Peak = a.ID+1, ledger.Released, size(1), ledger.NewPeak(size(3), ledger.PeakKernel)
+	ended.CPUTime, ended.Unreclaimable = time.Minute, 2
 	ended.LeaderEnd = &ledger.LeaderEnd{Time: at(7), Exit: &ledger.ExitStatus{Signal: 9}, Policy: ledger.StopAtLeaderEnd}
 	ended.Notes = &ledger.Notes{StopError: "why it did not end", Incidents: []ledger.Incident{{
 		Kind: ledger.IncidentMemoryKill, Dimension: resource.Memory, Count: 2, First: a.Confirmed, Last: a.Confirmed, MostUsed: 3, Bound: 4, Ongoing: true,
 	}}}
-	set(t, ended, "Unreclaimable", "Claimed", "Subordinate")
+	set(t, ended, "Claimed", "Subordinate")
 	set(t, h, "Left", "CordonedUntil", "Expected")
 	set(t, q)
 	set(t, p)

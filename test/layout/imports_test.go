@@ -32,7 +32,7 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/cgroup", "agent/keeper", "agent/peak", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch"},
 		{"agent/socket", "agent/contain"},
 		{"agent"},

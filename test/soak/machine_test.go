@@ -60,6 +60,9 @@ func (*machine) Sample(context.Context) host.Sample {
 	return host.Sample{Time: time.Now(), MemoryTotalBytes: new(int64(64 << 30)), MemoryAvailableBytes: new(int64(60 << 30))}
 }
 
+// Marks says nothing.
+func (*machine) Marks(host.Engine) host.Marks { return host.Marks{} }
+
 func (*machine) Available(context.Context) (int64, error) { return 60 << 30, nil }
 
 func (*machine) View(int32) (host.View, error) { return host.View{}, nil }

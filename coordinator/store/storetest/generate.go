@@ -80,7 +80,8 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Async: rapid.Bool().Draw(t, "async"), OverLimit: rapid.Bool().Draw(t, "over limit"), Forget: rapid.Bool().Draw(t, "forget"),
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
-		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
+		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: ledger.NewPeak(vector(t, "peak"), ledger.PeakSource(rapid.Uint8Max(uint8(ledger.PeakLimit)).Draw(t, "peak source"))),
+		CPUTime:   max(0, duration(t, "cpu time")),
 		Releasing: rapid.Bool().Draw(t, "releasing"), MemoryLimit: ledger.Pages(rapid.Uint32().Draw(t, "memory limit")), Subordinate: rapid.Bool().Draw(t, "subordinate"),
 		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}

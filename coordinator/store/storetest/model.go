@@ -43,8 +43,8 @@ func (m *model) commit(c ledger.Changes) {
 		m.outages = c.Outages
 	}
 	for _, a := range c.Transitions {
-		if a.Unreclaimable = 0; a.State.Live() {
-			a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
+		if a.State.Live() {
+			a.Measured, a.Peak, a.CPUTime, a.Unreclaimable = resource.Vector{}, ledger.Peak{}, 0, 0
 		}
 		if len(a.ApplicationIDs) == 0 {
 			a.ApplicationIDs = nil

@@ -93,6 +93,63 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// PeakSource is how the most memory that an engine used is known.
+type PeakSource int32
+
+const (
+	// An older agent said it, or there is no peak.
+	PeakSource_PEAK_SOURCE_UNSPECIFIED PeakSource = 0
+	// Its agent's measurements alone show it. The engine may have used more between two of them.
+	PeakSource_PEAK_SOURCE_TICKS PeakSource = 1
+	// The kernel's own marks show it: that of the engine's cgroup, or that of its processes.
+	PeakSource_PEAK_SOURCE_KERNEL PeakSource = 2
+	// The engine was killed at the limit of its cgroup: the peak is that limit.
+	PeakSource_PEAK_SOURCE_LIMIT PeakSource = 3
+)
+
+// Enum value maps for PeakSource.
+var (
+	PeakSource_name = map[int32]string{
+		0: "PEAK_SOURCE_UNSPECIFIED",
+		1: "PEAK_SOURCE_TICKS",
+		2: "PEAK_SOURCE_KERNEL",
+		3: "PEAK_SOURCE_LIMIT",
+	}
+	PeakSource_value = map[string]int32{
+		"PEAK_SOURCE_UNSPECIFIED": 0,
+		"PEAK_SOURCE_TICKS":       1,
+		"PEAK_SOURCE_KERNEL":      2,
+		"PEAK_SOURCE_LIMIT":       3,
+	}
+)
+
+func (x PeakSource) Enum() *PeakSource {
+	p := new(PeakSource)
+	*p = x
+	return p
+}
+
+func (x PeakSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PeakSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (PeakSource) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x PeakSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PeakSource.Descriptor instead.
+func (PeakSource) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // IncidentKind is what happened.
 type IncidentKind int32
 
@@ -133,11 +190,11 @@ func (x IncidentKind) String() string {
 }
 
 func (IncidentKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (IncidentKind) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x IncidentKind) Number() protoreflect.EnumNumber {
@@ -146,7 +203,7 @@ func (x IncidentKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IncidentKind.Descriptor instead.
 func (IncidentKind) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // LeaderEndPolicy is what a host does if an engine's main process has ended and other processes of
@@ -186,11 +243,11 @@ func (x LeaderEndPolicy) String() string {
 }
 
 func (LeaderEndPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (LeaderEndPolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
@@ -199,7 +256,7 @@ func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaderEndPolicy.Descriptor instead.
 func (LeaderEndPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
@@ -246,11 +303,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[3]
+	return &file_bursar_v1_allocation_proto_enumTypes[4]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -259,7 +316,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 // Verdict is what would happen to the request now.
@@ -306,11 +363,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[5].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[4]
+	return &file_bursar_v1_allocation_proto_enumTypes[5]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -335,7 +392,9 @@ type Allocation struct {
 	// What it may use: what was asked for after normalization, or what a Confirm or a Resize made of
 	// it. It counts as this in every account.
 	Entitled *Resource `protobuf:"bytes,6,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	// What its process tree was last seen to use. One that has ended has its last measurement.
+	// What its cgroup or process tree was last seen to use. Of memory, all that it holds, with page
+	// cache that the kernel can take back: unreclaimable_bytes is the part that it cannot. One that
+	// has ended has its last measurement.
 	Measured    *Resource              `protobuf:"bytes,7,opt,name=measured,proto3" json:"measured,omitempty"`
 	HostId      string                 `protobuf:"bytes,8,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
@@ -368,8 +427,8 @@ type Allocation struct {
 	// How the engine's main process ended, if its agent saw that. An engine ends with its last
 	// process; the reason says how that one ended, if leader_end is set.
 	ExitStatus *ExitStatus `protobuf:"bytes,24,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last
-	// report.
+	// Memory of the engine that the kernel cannot take back (no page cache, nothing that the engine
+	// has given back with MADV_FREE), in bytes, at the last report. This is what it uses.
 	UnreclaimableBytes int64 `protobuf:"varint,25,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
 	// What it uses beyond its entitlement, by its agent's last report; none if it does not exceed
 	// it. Its accounts still count what it is entitled to.
@@ -379,7 +438,8 @@ type Allocation struct {
 	// password: only callers that may act as the allocation's user, operators and admins see them,
 	// and no log has them.
 	ErrorOutput string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
-	// The most of memory and of cpu that it was seen to use at a time, each for itself.
+	// The most of memory and of cpu that it used at a time, each for itself. Of memory, what the
+	// kernel could not take back (no page cache).
 	MeasuredPeak *Resource `protobuf:"bytes,28,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// Why its host's agent could not end it, in the agent's words, if it was to. The agent tries
 	// again. Empty: nothing went wrong.
@@ -407,8 +467,13 @@ type Allocation struct {
 	// agent has read it back. It covers what the engine has touched since it came to that cgroup. 0:
 	// none holds, such as without a policy that limits, or its agent is of an older version.
 	MemoryLimitBytes int64 `protobuf:"varint,38,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How the memory of measured_peak is known.
+	MeasuredPeakSource PeakSource `protobuf:"varint,36,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	// The processor time that it has used since it started, with that of its processes that have
+	// ended. It never goes back, and stays after the engine's end. Unset: not known.
+	CpuTime       *durationpb.Duration `protobuf:"bytes,37,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Allocation) Reset() {
@@ -691,6 +756,20 @@ func (x *Allocation) GetMemoryLimitBytes() int64 {
 		return x.MemoryLimitBytes
 	}
 	return 0
+}
+
+func (x *Allocation) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *Allocation) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
 }
 
 // Incident counts events of one kind in the life of an engine.
@@ -1996,7 +2075,15 @@ type ReleaseRequest struct {
 	ProcessEnded bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
 	// What the host's agent has counted: it replaces what a caller says. A coordinator ignores it in a
 	// call that does not come through that agent.
-	Incidents     []*Incident `protobuf:"bytes,64,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	Incidents []*Incident `protobuf:"bytes,64,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	// What the caller knows of the engine's use: of memory, the most that its largest process held
+	// (ru_maxrss of wait4). An agent judges it by what it has measured, and puts the engine's peak in
+	// its place.
+	MeasuredPeak *Resource `protobuf:"bytes,60,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	// Set by an agent.
+	MeasuredPeakSource PeakSource `protobuf:"varint,61,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	// The processor time of the engine, with that of its processes that have ended.
+	CpuTime       *durationpb.Duration `protobuf:"bytes,62,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2076,6 +2163,27 @@ func (x *ReleaseRequest) GetProcessEnded() bool {
 func (x *ReleaseRequest) GetIncidents() []*Incident {
 	if x != nil {
 		return x.Incidents
+	}
+	return nil
+}
+
+func (x *ReleaseRequest) GetMeasuredPeak() *Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *ReleaseRequest) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *ReleaseRequest) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
 	}
 	return nil
 }
@@ -3290,7 +3398,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\f\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\r\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -3337,7 +3445,9 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\tincidents\x18\" \x03(\v2\x13.bursar.v1.IncidentR\tincidents\x123\n" +
 	"\n" +
 	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12,\n" +
-	"\x12memory_limit_bytes\x18& \x01(\x03R\x10memoryLimitBytes\x1a9\n" +
+	"\x12memory_limit_bytes\x18& \x01(\x03R\x10memoryLimitBytes\x12G\n" +
+	"\x14measured_peak_source\x18$ \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18% \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
@@ -3462,7 +3572,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xad\x02\n" +
+	"allocation\"\xe6\x03\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
@@ -3471,7 +3581,10 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12#\n" +
 	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\x12;\n" +
-	"\tincidents\x18@ \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"H\n" +
+	"\tincidents\x18@ \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x128\n" +
+	"\rmeasured_peak\x18< \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12G\n" +
+	"\x14measured_peak_source\x18= \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18> \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3605,7 +3718,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*\x8a\x01\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*o\n" +
+	"\n" +
+	"PeakSource\x12\x1b\n" +
+	"\x17PEAK_SOURCE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11PEAK_SOURCE_TICKS\x10\x01\x12\x16\n" +
+	"\x12PEAK_SOURCE_KERNEL\x10\x02\x12\x15\n" +
+	"\x11PEAK_SOURCE_LIMIT\x10\x03*\x8a\x01\n" +
 	"\fIncidentKind\x12\x1d\n" +
 	"\x19INCIDENT_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19INCIDENT_KIND_MEMORY_KILL\x10\x01\x12\x1a\n" +
@@ -3649,177 +3768,183 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(IncidentKind)(0),                      // 1: bursar.v1.IncidentKind
-	(LeaderEndPolicy)(0),                   // 2: bursar.v1.LeaderEndPolicy
-	(OverUsePolicy)(0),                     // 3: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 4: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 5: bursar.v1.Allocation
-	(*Incident)(nil),                       // 6: bursar.v1.Incident
-	(*LeaderEnd)(nil),                      // 7: bursar.v1.LeaderEnd
-	(*Claim)(nil),                          // 8: bursar.v1.Claim
-	(*OverUse)(nil),                        // 9: bursar.v1.OverUse
-	(*OverUseRule)(nil),                    // 10: bursar.v1.OverUseRule
-	(*Process)(nil),                        // 11: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 12: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 13: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 14: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 15: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 16: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 17: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 18: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 19: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 20: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 21: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 22: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 23: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 24: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 25: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 26: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 27: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 28: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 29: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 30: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 31: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 32: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 33: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 34: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 35: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 36: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 37: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 38: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 39: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 40: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 41: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 42: bursar.v1.ExplainResponse
-	nil,                                    // 43: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 44: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 45: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 46: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 47: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 48: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 49: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 50: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 52: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 53: bursar.v1.Shortfall
-	(*Account)(nil),                        // 54: bursar.v1.Account
-	(*HostFilters)(nil),                    // 55: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 56: bursar.v1.AccountName
-	(*Runners)(nil),                        // 57: bursar.v1.Runners
+	(PeakSource)(0),                        // 1: bursar.v1.PeakSource
+	(IncidentKind)(0),                      // 2: bursar.v1.IncidentKind
+	(LeaderEndPolicy)(0),                   // 3: bursar.v1.LeaderEndPolicy
+	(OverUsePolicy)(0),                     // 4: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 5: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 6: bursar.v1.Allocation
+	(*Incident)(nil),                       // 7: bursar.v1.Incident
+	(*LeaderEnd)(nil),                      // 8: bursar.v1.LeaderEnd
+	(*Claim)(nil),                          // 9: bursar.v1.Claim
+	(*OverUse)(nil),                        // 10: bursar.v1.OverUse
+	(*OverUseRule)(nil),                    // 11: bursar.v1.OverUseRule
+	(*Process)(nil),                        // 12: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 13: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 14: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 15: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 16: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 17: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 18: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 19: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 20: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 21: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 22: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 23: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 24: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 25: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 26: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 27: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 28: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 29: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 30: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 31: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 32: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 33: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 34: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 35: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 36: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 37: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 38: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 39: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 40: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 41: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 42: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 43: bursar.v1.ExplainResponse
+	nil,                                    // 44: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 45: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 46: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 47: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 48: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 49: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 50: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 51: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 52: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 53: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 54: bursar.v1.Shortfall
+	(*Account)(nil),                        // 55: bursar.v1.Account
+	(*HostFilters)(nil),                    // 56: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 57: bursar.v1.AccountName
+	(*Runners)(nil),                        // 58: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	43, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	50, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	50, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	50, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	51, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	51, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	51, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	51, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	51, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	11, // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	12, // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	9,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	50, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	8,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	6,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
-	7,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
-	1,  // 17: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
-	51, // 18: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
-	51, // 19: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
-	51, // 20: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
-	12, // 21: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	2,  // 22: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
-	44, // 23: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	50, // 24: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	50, // 25: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	51, // 26: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	3,  // 27: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	51, // 28: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	3,  // 29: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
-	52, // 30: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
-	45, // 31: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	46, // 32: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	47, // 33: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	50, // 34: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	52, // 35: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	52, // 36: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	13, // 37: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	15, // 38: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	5,  // 39: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	50, // 40: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	11, // 41: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	52, // 42: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	7,  // 43: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
-	5,  // 44: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	12, // 45: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	6,  // 46: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
-	5,  // 47: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	5,  // 48: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	50, // 49: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	52, // 50: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	5,  // 51: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 52: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	5,  // 53: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	50, // 54: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	5,  // 55: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 56: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 57: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	5,  // 58: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	48, // 59: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 60: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	51, // 61: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	51, // 62: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	5,  // 63: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	49, // 64: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	5,  // 65: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	51, // 66: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	14, // 67: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	4,  // 68: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	53, // 69: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	54, // 70: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	55, // 71: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	56, // 72: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	5,  // 73: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	57, // 74: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	14, // 75: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	21, // 76: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	23, // 77: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	25, // 78: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	27, // 79: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	29, // 80: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	31, // 81: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	33, // 82: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	35, // 83: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	37, // 84: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	39, // 85: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	41, // 86: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	16, // 87: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	18, // 88: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	20, // 89: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	22, // 90: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	24, // 91: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	26, // 92: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	28, // 93: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	30, // 94: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	32, // 95: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	34, // 96: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	36, // 97: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	38, // 98: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	40, // 99: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	42, // 100: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	17, // 101: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	19, // 102: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	89, // [89:103] is the sub-list for method output_type
-	75, // [75:89] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	44, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	51, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	51, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	51, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	52, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	52, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	52, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	52, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	52, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	13, // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	10, // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	51, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	9,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	7,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
+	8,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
+	1,  // 17: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
+	53, // 18: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
+	2,  // 19: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
+	52, // 20: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
+	52, // 21: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
+	52, // 22: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
+	13, // 23: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	3,  // 24: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
+	45, // 25: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	51, // 26: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	51, // 27: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	52, // 28: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	4,  // 29: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	52, // 30: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	4,  // 31: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
+	53, // 32: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
+	46, // 33: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	47, // 34: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	48, // 35: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	51, // 36: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	53, // 37: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	53, // 38: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	14, // 39: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	16, // 40: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	6,  // 41: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 42: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	12, // 43: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	53, // 44: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	8,  // 45: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
+	6,  // 46: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	13, // 47: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	7,  // 48: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
+	51, // 49: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
+	1,  // 50: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
+	53, // 51: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
+	6,  // 52: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	6,  // 53: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 54: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	53, // 55: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 56: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	53, // 57: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	6,  // 58: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 59: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	6,  // 60: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	53, // 61: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 62: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	6,  // 63: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	49, // 64: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 65: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	52, // 66: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	52, // 67: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	6,  // 68: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	50, // 69: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	6,  // 70: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	52, // 71: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	15, // 72: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	5,  // 73: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	54, // 74: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	55, // 75: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	56, // 76: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	57, // 77: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	6,  // 78: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	58, // 79: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	15, // 80: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	22, // 81: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	24, // 82: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	26, // 83: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	28, // 84: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	30, // 85: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	32, // 86: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	34, // 87: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	36, // 88: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	38, // 89: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	40, // 90: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	42, // 91: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	17, // 92: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	19, // 93: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	21, // 94: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	23, // 95: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	25, // 96: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	27, // 97: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	29, // 98: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	31, // 99: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	33, // 100: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	35, // 101: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	37, // 102: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	39, // 103: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	41, // 104: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	43, // 105: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	18, // 106: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	20, // 107: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	94, // [94:108] is the sub-list for method output_type
+	80, // [80:94] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3837,7 +3962,7 @@ func file_bursar_v1_allocation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -170,7 +170,7 @@ type Host struct {
 	Revision uint64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Why it takes no new grants; empty if it takes them.
 	UnavailableReason string `protobuf:"bytes,14,opt,name=unavailable_reason,json=unavailableReason,proto3" json:"unavailable_reason,omitempty"`
-	// What all its engines were last measured to use.
+	// What all its engines were last measured to use, as in Allocation.
 	EnginesMeasured *Resource `protobuf:"bytes,15,opt,name=engines_measured,json=enginesMeasured,proto3" json:"engines_measured,omitempty"`
 	// Another agent has called for this host within the last minutes, and was refused: which one, in
 	// words. Empty: none has.
@@ -192,8 +192,10 @@ type Host struct {
 	AgentEnded bool `protobuf:"varint,22,opt,name=agent_ended,json=agentEnded,proto3" json:"agent_ended,omitempty"`
 	// When its cordon ends by itself; unset: it does not.
 	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// How much of the memory of engines_measured the kernel cannot take back. Bytes.
+	EnginesUnreclaimableBytes int64 `protobuf:"varint,60,opt,name=engines_unreclaimable_bytes,json=enginesUnreclaimableBytes,proto3" json:"engines_unreclaimable_bytes,omitempty"`
+	unknownFields             protoimpl.UnknownFields
+	sizeCache                 protoimpl.SizeCache
 }
 
 func (x *Host) Reset() {
@@ -387,6 +389,13 @@ func (x *Host) GetCordonedUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Host) GetEnginesUnreclaimableBytes() int64 {
+	if x != nil {
+		return x.EnginesUnreclaimableBytes
+	}
+	return 0
+}
+
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
 type HostSample struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -411,7 +420,8 @@ type HostSample struct {
 	Pressure      bool   `protobuf:"varint,11,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	SwapUsedBytes *int64 `protobuf:"varint,12,opt,name=swap_used_bytes,json=swapUsedBytes,proto3,oneof" json:"swap_used_bytes,omitempty"`
 	Processes     int32  `protobuf:"varint,13,opt,name=processes,proto3" json:"processes,omitempty"`
-	// Sources that could not be read, by name, with the error.
+	// Sources that could not be read or had figures that cannot be, by name, with what was done about
+	// it. A figure that cannot be is cut or left out; all others count.
 	Degraded map[string]string `protobuf:"bytes,14,rep,name=degraded,proto3" json:"degraded,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The file systems of the work directories.
 	Disks []*DiskSample `protobuf:"bytes,15,rep,name=disks,proto3" json:"disks,omitempty"`
@@ -613,11 +623,13 @@ func (x *HostSample) GetNotes() []string {
 type DiskSample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The work directory.
-	Path       string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	TotalBytes int64  `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	// What ordinary users can still write.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// 0: not known, and no reason to refuse engines.
+	TotalBytes int64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// What ordinary users can still write; says nothing if total_bytes is 0.
 	FreeBytes int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
-	// Both 0 if the file system does not count inodes.
+	// Both 0 if the file system does not count inodes, makes them as they are needed, or counts what
+	// cannot be: they are not known.
 	TotalInodes int64 `protobuf:"varint,4,opt,name=total_inodes,json=totalInodes,proto3" json:"total_inodes,omitempty"`
 	FreeInodes  int64 `protobuf:"varint,5,opt,name=free_inodes,json=freeInodes,proto3" json:"free_inodes,omitempty"`
 	// Less is left than the agent's configuration wants.
@@ -1211,8 +1223,11 @@ type EngineReport struct {
 	// The limit of memory that the agent has read back from the kernel for the engine's cgroup; 0:
 	// none holds. In every report of the engine. Bytes.
 	MemoryLimitBytes int64 `protobuf:"varint,12,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// As in Allocation. Unset, as from an older agent: not known.
+	MeasuredPeakSource PeakSource           `protobuf:"varint,10,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *EngineReport) Reset() {
@@ -1322,6 +1337,20 @@ func (x *EngineReport) GetMemoryLimitBytes() int64 {
 	return 0
 }
 
+func (x *EngineReport) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *EngineReport) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
 // EngineEnd is the tombstone of an engine whose last process ended.
 type EngineEnd struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1336,10 +1365,12 @@ type EngineEnd struct {
 	Measured     *Resource `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
 	MeasuredPeak *Resource `protobuf:"bytes,7,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// When and how its main process had ended, if others of it lived on.
-	LeaderEnd     *LeaderEnd  `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
-	Incidents     []*Incident `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeaderEnd          *LeaderEnd           `protobuf:"bytes,9,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	Incidents          []*Incident          `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	MeasuredPeakSource PeakSource           `protobuf:"varint,10,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *EngineEnd) Reset() {
@@ -1431,6 +1462,20 @@ func (x *EngineEnd) GetLeaderEnd() *LeaderEnd {
 func (x *EngineEnd) GetIncidents() []*Incident {
 	if x != nil {
 		return x.Incidents
+	}
+	return nil
+}
+
+func (x *EngineEnd) GetMeasuredPeakSource() PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return PeakSource_PEAK_SOURCE_UNSPECIFIED
+}
+
+func (x *EngineEnd) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
 	}
 	return nil
 }
@@ -2450,7 +2495,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\a\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\b\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2478,7 +2523,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x03cut\x18\x15 \x03(\tR\x03cut\x12\x1f\n" +
 	"\vagent_ended\x18\x16 \x01(\bR\n" +
 	"agentEnded\x12A\n" +
-	"\x0ecordoned_until\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x1a9\n" +
+	"\x0ecordoned_until\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12>\n" +
+	"\x1bengines_unreclaimable_bytes\x18< \x01(\x03R\x19enginesUnreclaimableBytes\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2593,7 +2639,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xd4\x04\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xd3\x05\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2607,7 +2653,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12;\n" +
 	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12:\n" +
 	"\rover_use_rule\x18@ \x01(\v2\x16.bursar.v1.OverUseRuleR\voverUseRule\x125\n" +
-	"\x12memory_limit_bytes\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10memoryLimitBytes\"\xce\x03\n" +
+	"\x12memory_limit_bytes\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10memoryLimitBytes\x12G\n" +
+	"\x14measured_peak_source\x18\n" +
+	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"\xcd\x04\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2619,7 +2668,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x123\n" +
 	"\n" +
 	"leader_end\x18\t \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12;\n" +
-	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\"\xab\x01\n" +
+	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12G\n" +
+	"\x14measured_peak_source\x18\n" +
+	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
+	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -2781,7 +2833,8 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*LeaderEnd)(nil),               // 38: bursar.v1.LeaderEnd
 	(*Incident)(nil),                // 39: bursar.v1.Incident
 	(*OverUseRule)(nil),             // 40: bursar.v1.OverUseRule
-	(*ExitStatus)(nil),              // 41: bursar.v1.ExitStatus
+	(PeakSource)(0),                 // 41: bursar.v1.PeakSource
+	(*ExitStatus)(nil),              // 42: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
 	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
@@ -2813,51 +2866,55 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	38, // 26: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
 	39, // 27: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
 	40, // 28: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
-	33, // 29: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	41, // 30: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 31: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 32: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	38, // 33: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	39, // 34: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
-	36, // 35: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 36: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 37: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 38: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 39: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 40: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 41: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 42: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 43: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 44: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	35, // 45: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 46: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 47: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 48: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 49: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 50: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 51: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 52: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 53: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 54: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 55: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 56: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 57: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 58: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 59: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 60: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 61: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 62: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 63: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 64: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 65: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 66: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 67: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 68: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	60, // [60:69] is the sub-list for method output_type
-	51, // [51:60] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	41, // 29: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
+	35, // 30: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
+	33, // 31: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	42, // 32: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 33: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 34: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	38, // 35: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	39, // 36: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	41, // 37: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
+	35, // 38: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
+	36, // 39: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 40: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	35, // 41: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 42: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	35, // 43: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 44: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 45: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	31, // 46: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 47: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 48: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	35, // 49: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 50: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 51: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	35, // 52: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 53: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	36, // 54: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 55: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 56: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 57: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 58: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 59: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 60: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 61: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 62: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 63: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 64: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 65: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 66: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 67: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 68: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 69: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 70: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 71: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 72: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	64, // [64:73] is the sub-list for method output_type
+	55, // [55:64] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -325,12 +325,15 @@ type Additions struct {
 	PidNamespace string `protobuf:"bytes,1002,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
 	// Of an allocation: what Allocation says in the fields of these names. Measurements are stored of
 	// one that has ended.
-	Measured     *v1.Resource  `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
-	MeasuredPeak *v1.Resource  `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
-	StopError    string        `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
-	Claimed      *v1.Claim     `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
-	ActingUser   string        `protobuf:"bytes,1010,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
-	LeaderEnd    *v1.LeaderEnd `protobuf:"bytes,1020,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	Measured           *v1.Resource         `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
+	MeasuredPeak       *v1.Resource         `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	StopError          string               `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	Claimed            *v1.Claim            `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	ActingUser         string               `protobuf:"bytes,1010,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	LeaderEnd          *v1.LeaderEnd        `protobuf:"bytes,1020,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
+	MeasuredPeakSource v1.PeakSource        `protobuf:"varint,1040,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
+	CpuTime            *durationpb.Duration `protobuf:"bytes,1041,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	UnreclaimableBytes int64                `protobuf:"varint,1042,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
 	// Of a host: its agent has ended in order.
 	Left          bool                   `protobuf:"varint,1007,opt,name=left,proto3" json:"left,omitempty"`
 	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,1008,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
@@ -442,6 +445,27 @@ func (x *Additions) GetLeaderEnd() *v1.LeaderEnd {
 		return x.LeaderEnd
 	}
 	return nil
+}
+
+func (x *Additions) GetMeasuredPeakSource() v1.PeakSource {
+	if x != nil {
+		return x.MeasuredPeakSource
+	}
+	return v1.PeakSource(0)
+}
+
+func (x *Additions) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *Additions) GetUnreclaimableBytes() int64 {
+	if x != nil {
+		return x.UnreclaimableBytes
+	}
+	return 0
 }
 
 func (x *Additions) GetLeft() bool {
@@ -735,7 +759,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\a\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -749,7 +773,10 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\vacting_user\x18\xf2\a \x01(\tR\n" +
 	"actingUser\x124\n" +
 	"\n" +
-	"leader_end\x18\xfc\a \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12\x13\n" +
+	"leader_end\x18\xfc\a \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12H\n" +
+	"\x14measured_peak_source\x18\x90\b \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x125\n" +
+	"\bcpu_time\x18\x91\b \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x120\n" +
+	"\x13unreclaimable_bytes\x18\x92\b \x01(\x03R\x12unreclaimableBytes\x12\x13\n" +
 	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
 	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
 	"\bexpected\x18\xf1\a \x01(\bR\bexpected\x122\n" +
@@ -800,9 +827,10 @@ var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*v1.Resource)(nil),           // 11: bursar.v1.Resource
 	(*v1.Claim)(nil),              // 12: bursar.v1.Claim
 	(*v1.LeaderEnd)(nil),          // 13: bursar.v1.LeaderEnd
-	(*v1.Incident)(nil),           // 14: bursar.v1.Incident
-	(*v1.Quota)(nil),              // 15: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 16: bursar.v1.Provider
+	(v1.PeakSource)(0),            // 14: bursar.v1.PeakSource
+	(*v1.Incident)(nil),           // 15: bursar.v1.Incident
+	(*v1.Quota)(nil),              // 16: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 17: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
@@ -821,16 +849,18 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	11, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
 	12, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
 	13, // 15: bursar.store.v1.Additions.leader_end:type_name -> bursar.v1.LeaderEnd
-	10, // 16: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
-	14, // 17: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
-	15, // 18: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	16, // 19: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 20: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	14, // 16: bursar.store.v1.Additions.measured_peak_source:type_name -> bursar.v1.PeakSource
+	9,  // 17: bursar.store.v1.Additions.cpu_time:type_name -> google.protobuf.Duration
+	10, // 18: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
+	15, // 19: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
+	16, // 20: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	17, // 21: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 22: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

@@ -1,0 +1,113 @@
+// Package peak says what the most memory was that an engine used. Measurements are made at ticks,
+// and miss what comes and goes between two of them. The kernel's marks miss nothing, but they count
+// page cache too, or one process alone. Together they say it to a few percent.
+//
+// The package computes, and does nothing else.
+package peak
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
+)
+
+// Source is how a peak is known; the numbers are those of the contract.
+type Source uint8
+
+// The sources.
+const (
+	Unknown Source = iota
+	Ticks          // the measurements alone
+	Kernel         // the kernel's marks
+	Limit          // the limit at which the engine was killed
+)
+
+// Seen is what the measurements of an engine have shown. The zero value: there was none.
+type Seen struct {
+	// Bytes is the most that the kernel could not take back; CacheBytes the most page cache.
+	Bytes, CacheBytes int64
+	// Processes is the most that there were.
+	Processes int
+}
+
+// Add takes a measurement: the most that the kernel could not take back since the one before, the
+// page cache, and how many processes there were.
+func (s *Seen) Add(bytes, cache int64, processes int) {
+	s.Bytes = max(s.Bytes, bytes)
+	s.CacheBytes = max(s.CacheBytes, cache)
+	s.Processes = max(s.Processes, processes)
+}
+
+// Marks are what the kernel says at the end of an engine; 0: it says nothing.
+type Marks struct {
+	// CgroupBytes is the most that was charged to its cgroup, page cache included. CacheBytes is
+	// the part that the kernel can take back of what is charged at the end, MappedBytes the part of
+	// that which was mapped. Partial: the engine ran before it was moved there.
+	CgroupBytes, CacheBytes, MappedBytes int64
+	Partial                              bool
+	// ProcessBytes is the most that its main process, or the largest of those that this one has
+	// waited for, had in RAM, mapped files included.
+	ProcessBytes int64
+	// LimitBytes is the limit at which the engine, or one of its processes, was killed.
+	LimitBytes int64
+	// CPUTime is all processor time that the kernel tells of.
+	CPUTime time.Duration
+}
+
+// Of is the most memory that an engine used at a time and that the kernel could not take back, in
+// bytes. At the time of a mark there was at most as much page cache as was ever seen. Unknown:
+// there is neither a measurement nor a mark.
+func Of(seen Seen, marks Marks) (bytes int64, source Source) {
+	if marks.LimitBytes > 0 && marks.LimitBytes >= seen.Bytes {
+		return marks.LimitBytes, Limit
+	}
+	bytes = seen.Bytes
+	if bytes > 0 || seen.Processes > 0 {
+		source = Ticks
+	}
+	if process := marks.ofProcess(seen); process > 0 {
+		if process >= bytes || seen.Processes <= 1 {
+			source = Kernel
+		}
+		bytes = max(bytes, process)
+	}
+	if charged := marks.CgroupBytes; charged > 0 {
+		pinned := max(0, charged-max(seen.CacheBytes, marks.CacheBytes))
+		if marks.ProcessBytes > 0 {
+			// Files that came and went between two measurements must not count: no process had
+			// more than the largest.
+			pinned = min(pinned, times(marks.ProcessBytes, seen.Processes+1))
+		}
+		bytes = max(bytes, pinned)
+		if !marks.Partial {
+			bytes = min(bytes, max(charged, seen.Bytes))
+			source = Kernel
+		} else if pinned >= bytes {
+			source = Kernel
+		}
+	}
+	return bytes, source
+}
+
+// ofProcess is what the mark of the largest process says without the files that it had mapped: in a
+// cgroup those that are charged to it, else as many as were ever seen.
+func (m Marks) ofProcess(seen Seen) int64 {
+	files := m.MappedBytes
+	if m.CgroupBytes == 0 {
+		files = seen.CacheBytes
+	}
+	most := max(0, m.ProcessBytes-files)
+	if m.CgroupBytes > 0 && !m.Partial {
+		most = min(most, m.CgroupBytes)
+	}
+	return most
+}
+
+// times multiplies a size that is not negative with a small number, within the range of int64.
+func times(bytes int64, count int) int64 {
+	var sum int64
+	for range min(count, 1<<10) {
+		sum = cgroupfs.Add(sum, bytes)
+	}
+	return sum
+}

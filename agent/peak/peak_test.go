@@ -1,0 +1,68 @@
+package peak_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/agent/peak"
+)
+
+func TestPeaks(t *testing.T) {
+	f := func(name string, seen peak.Seen, marks peak.Marks, want int64, source peak.Source) {
+		t.Helper()
+		if got, how := peak.Of(seen, marks); got != want || how != source {
+			t.Errorf("%s: %d, %d; want %d, %d", name, got, how, want, source)
+		}
+	}
+	seen := func(bytes, cache int64, processes int) peak.Seen {
+		return peak.Seen{Bytes: bytes, CacheBytes: cache, Processes: processes}
+	}
+	f("nothing is known", peak.Seen{}, peak.Marks{}, 0, peak.Unknown)
+	f("ticks alone", seen(300, 700, 3), peak.Marks{}, 300, peak.Ticks)
+
+	// A cgroup of its own.
+	f("a spike between two ticks", seen(8, 1, 1), peak.Marks{CgroupBytes: 409, CacheBytes: 1, ProcessBytes: 404}, 408, peak.Kernel)
+	f("page cache of a file that was read", seen(3, 640, 2), peak.Marks{CgroupBytes: 690, CacheBytes: 687, ProcessBytes: 3}, 3, peak.Kernel)
+	f("a file that was read and removed between two ticks", seen(3, 0, 2), peak.Marks{CgroupBytes: 690, ProcessBytes: 4}, 12, peak.Kernel)
+	f("a spike, and page cache later", seen(8, 390, 1), peak.Marks{CgroupBytes: 400, CacheBytes: 390, ProcessBytes: 399, MappedBytes: 1}, 398, peak.Kernel)
+	f("a spike of a pool", seen(80, 20, 5), peak.Marks{CgroupBytes: 900, CacheBytes: 20, ProcessBytes: 200}, 880, peak.Kernel)
+	f("libraries that others had in memory", seen(50, 0, 1), peak.Marks{CgroupBytes: 55, ProcessBytes: 80}, 55, peak.Kernel)
+	f("a large file that is mapped", seen(20, 700, 1), peak.Marks{CgroupBytes: 720, CacheBytes: 700, MappedBytes: 700, ProcessBytes: 725}, 25, peak.Kernel)
+	f("ended before the first tick", peak.Seen{}, peak.Marks{CgroupBytes: 410, ProcessBytes: 415}, 410, peak.Kernel)
+	f("ended before the first tick, no process known", peak.Seen{}, peak.Marks{CgroupBytes: 410, CacheBytes: 10}, 400, peak.Kernel)
+
+	// One that was moved: what it had before is charged elsewhere.
+	f("more before the move", seen(500, 0, 1), peak.Marks{CgroupBytes: 100, Partial: true}, 500, peak.Ticks)
+	f("a spike after the move", seen(8, 1, 1), peak.Marks{CgroupBytes: 400, Partial: true}, 399, peak.Kernel)
+
+	// None.
+	f("the main process's mark", seen(8, 10, 1), peak.Marks{ProcessBytes: 410}, 400, peak.Kernel)
+	f("one process, no more than was seen", seen(400, 10, 1), peak.Marks{ProcessBytes: 405}, 400, peak.Kernel)
+	f("many processes at once", seen(900, 10, 9), peak.Marks{ProcessBytes: 110}, 900, peak.Ticks)
+	f("its files alone", seen(3, 700, 1), peak.Marks{ProcessBytes: 702}, 3, peak.Kernel)
+
+	f("killed at its limit", seen(60, 10, 1), peak.Marks{CgroupBytes: 70, CacheBytes: 60, LimitBytes: 70}, 70, peak.Limit)
+}
+
+// Whatever the marks: a peak is at least what was seen, and no more than was ever charged.
+func TestAPeakIsBetweenWhatWasSeenAndWhatWasCharged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount := func(name string) int64 { return rapid.Int64Range(0, 1<<62).Draw(t, name) }
+		seen := peak.Seen{Bytes: amount("seen"), CacheBytes: amount("cache"), Processes: rapid.IntRange(1, 1<<30).Draw(t, "processes")}
+		marks := peak.Marks{
+			CgroupBytes: amount("charged"), CacheBytes: amount("cache at the end"), MappedBytes: amount("mapped"), ProcessBytes: amount("process"),
+			Partial: rapid.Bool().Draw(t, "partial"),
+		}
+		got, source := peak.Of(seen, marks)
+		if got < seen.Bytes || source == peak.Unknown {
+			t.Fatalf("%d, %d, less than was seen", got, source)
+		}
+		if most := max(seen.Bytes, marks.CgroupBytes, marks.ProcessBytes); got > most {
+			t.Fatalf("%d, more than %d", got, most)
+		}
+		if most := max(seen.Bytes, marks.CgroupBytes); marks.CgroupBytes > 0 && !marks.Partial && got > most {
+			t.Fatalf("%d, more than %d, which were charged", got, most)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// PeakSource is how the most memory that an engine used is known; the numbers are those of the
+// contract.
+type PeakSource uint8
+
+// The sources of a peak.
+const (
+	PeakUnknown PeakSource = iota // no peak, or one of an older agent
+	PeakTicks                     // its agent's measurements alone
+	PeakKernel                    // the kernel's marks
+	PeakLimit                     // the limit at which it was killed
+)
+
+// PeakSourceOf returns the source of a number, PeakUnknown for one of a later version.
+func PeakSourceOf(number int32) PeakSource {
+	if number < 0 || number > int32(PeakLimit) {
+		return PeakUnknown
+	}
+	return PeakSource(number)
+}
+
+// Peak is the most of memory and of cpu that an engine used, each for itself. It is smaller than a
+// vector: there is one for each allocation.
+type Peak struct {
+	Memory, CPU       int64
+	HasMemory, HasCPU bool
+	Source            PeakSource // of the memory
+}
+
+// NewPeak is the peak that a vector says.
+func NewPeak(v resource.Vector, source PeakSource) (p Peak) {
+	p.Source = source
+	p.Memory, p.HasMemory = v.Get(resource.Memory)
+	p.CPU, p.HasCPU = v.Get(resource.CPU)
+	return p
+}
+
+// Vector has what is known.
+func (p Peak) Vector() (v resource.Vector) {
+	if p.HasMemory {
+		v = v.With(resource.Memory, p.Memory)
+	}
+	if p.HasCPU {
+		v = v.With(resource.CPU, p.CPU)
+	}
+	return v
+}
+
+// notePeak takes the most that an agent has seen. An agent of an older version says only what it
+// has measured. The source is that of the highest peak, and of the last report that says as much.
+func (a *Allocation) notePeak(measured, reported resource.Vector, source PeakSource) {
+	if !reported.Has(resource.Memory) {
+		reported = peak(reported, measured)
+	}
+	before := a.Peak
+	a.Peak = NewPeak(peak(before.Vector(), reported), before.Source)
+	if source != PeakUnknown && (before.Source == PeakUnknown || get(reported, resource.Memory) >= before.Memory) {
+		a.Peak.Source = source
+	}
+}
+
+// noteCPUTime takes what an agent says of the processor time so far, which never goes back.
+func (a *Allocation) noteCPUTime(used time.Duration) { a.CPUTime = max(a.CPUTime, used) }

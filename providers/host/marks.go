@@ -1,0 +1,77 @@
+package host
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
+)
+
+// Marks are what the kernel says at the end of an engine of the whole time in which the engine had
+// its cgroup. A field of 0 is not known.
+type Marks struct {
+	// MostBytes is the most memory that was charged at a time, page cache included, and CacheBytes
+	// the part of what is charged now that the kernel can take back. MappedBytes is the part of
+	// that which processes have mapped.
+	MostBytes, CacheBytes, MappedBytes int64
+	// CPUTime is the processor time of all processes that were in it.
+	CPUTime time.Duration
+	// Moved: the engine ran before it was moved there, and what it used by then is not in the
+	// marks.
+	Moved bool
+}
+
+// Marks reads the marks of an engine's own cgroup. The zero value: it has none, or the cgroup is
+// gone. A cgroup that the caller did not make is not read: others may have been in it before. Marks
+// may be called at any time from any goroutine.
+func (m *Meter) Marks(e Engine) Marks {
+	if e.Cgroup == "" || e.Cgroup == "/" || e.Given {
+		return Marks{}
+	}
+	var s scratch
+	known, err := m.hierarchies(&s)
+	if err != nil {
+		return Marks{}
+	}
+	got := Marks{Moved: e.Moved}
+	if at, err := known.Find(known.MemoryController(), e.Cgroup); err == nil {
+		s.readMemoryMarks(at, &got)
+	}
+	for _, controller := range [...]string{cgroupfs.Unified, "cpuacct"} {
+		at, err := known.Find(controller, e.Cgroup)
+		if err != nil {
+			continue
+		}
+		if ran, err := s.readCPU(at); err == nil {
+			got.CPUTime = time.Duration(min(ran, 1<<53)) * time.Microsecond
+			break
+		}
+	}
+	return got
+}
+
+// readMemoryMarks fills in what a cgroup tells of its memory; a mark without the lists of pages
+// says nothing.
+func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
+	file := "memory.peak" // since Linux 5.19
+	if at.V1 {
+		file = "memory.max_usage_in_bytes"
+	}
+	most, err := s.readNumber(filepath.Join(at.Directory(), file))
+	if err != nil || most >= cgroupfs.UnlimitedV1 {
+		return
+	}
+	stat, err := s.readMemoryStat(at)
+	if err != nil {
+		return
+	}
+	cache := cgroupfs.Add(stat.File, stat.Slab)
+	if at.V1 {
+		// Version 1 does not tell which part of the kernel's own memory it can take back. After the
+		// end of the processes it is nearly all.
+		if kernel, err := s.readNumber(filepath.Join(at.Directory(), "memory.kmem.usage_in_bytes")); err == nil && kernel < cgroupfs.UnlimitedV1 {
+			cache = cgroupfs.Add(cache, kernel)
+		}
+	}
+	to.MostBytes, to.CacheBytes, to.MappedBytes = max(0, most-stat.Huge), cache, stat.Mapped
+}
