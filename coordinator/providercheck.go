@@ -98,6 +98,9 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	for i := range queues {
 		c.res.Queues = append(c.res.Queues, reportedQueue(p, &queues[i], asked))
 	}
+	for _, u := range clusters.UnaddressableQueues(&found) {
+		c.res.Queues = append(c.res.Queues, wire.UnaddressableMessage(p.GetKind(), p.GetCluster(), &u, asked))
+	}
 }
 
 // reportedQueue is a queue as its cluster shows it, without what the ledger has.

@@ -81,6 +81,9 @@ func (c *cli) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Com
 	}
 	var found []cobra.Completion
 	for _, q := range page.GetQueues() {
+		if q.GetUnaddressable() != "" {
+			continue
+		}
 		found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+quantitiesText(q.GetAvailable())))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -78,6 +78,9 @@ queue by its full path, or by its last name if that is unique.`,
 			if n := all.GetLeftOut(); n > 0 {
 				c.sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
 			}
+			if n := all.GetMoreUnaddressable(); n > 0 {
+				c.sayf("%d more queues are not shown: no request can name them", n)
+			}
 		})
 	}
 	cmd.AddCommand(c.queuesCheckCommand(), c.queuesDecodeCommand())
@@ -112,6 +115,7 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address, unr
 			return nil, err
 		}
 		all.LeftOut += page.GetLeftOut()
+		all.MoreUnaddressable += page.GetMoreUnaddressable()
 		for _, q := range page.GetQueues() {
 			if top == nil || isBelow(q.GetPath(), top.GetPath()) && (at.Partition == "" || q.GetPartition() == at.Partition) {
 				all.Queues = append(all.Queues, q)

@@ -65,6 +65,15 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	return reports, nil
 }
 
+// UnaddressableQueues are the queues of a snapshot that no request can name, in the ledger's form.
+func UnaddressableQueues(s *providers.Snapshot) []ledger.UnaddressableQueue {
+	list := make([]ledger.UnaddressableQueue, 0, len(s.Unaddressable))
+	for _, u := range s.Unaddressable {
+		list = append(list, ledger.UnaddressableQueue(u))
+	}
+	return list
+}
+
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset() && q.Division == nil && q.ChildDivision == nil

@@ -36,6 +36,9 @@ type cluster struct {
 	leaves         map[string][]string // full paths by their last element, sorted; nil if fullPaths
 	standard       map[string]string   // default partitions by path, of all paths
 
+	unaddressable     []UnaddressableQueue
+	moreUnaddressable int
+
 	reading *reading // a report that is being taken in; nil: none
 
 	division division // of what the cluster has among the active queues
@@ -108,6 +111,7 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	}
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
+	c.unaddressable, c.moreUnaddressable = nil, 0
 	c.reportedQueues, c.leaves, c.standard, c.capacity = 0, nil, nil, fleet{}
 	l.dimensionsGeneration++
 	l.timers.set(&c.timer, 0)
