@@ -98,8 +98,10 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	for i := range queues {
 		c.res.Queues = append(c.res.Queues, reportedQueue(p, &queues[i], asked))
 	}
-	for _, u := range clusters.UnaddressableQueues(&found) {
-		c.res.Queues = append(c.res.Queues, wire.UnaddressableMessage(p.GetKind(), p.GetCluster(), &u, asked))
+	if hidden := clusters.UnaddressableQueues(&found); hidden != nil {
+		for i := range hidden.Listed {
+			c.res.Queues = append(c.res.Queues, wire.UnaddressableMessage(p.GetKind(), p.GetCluster(), &hidden.Listed[i], asked))
+		}
 	}
 }
 

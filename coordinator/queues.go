@@ -86,14 +86,17 @@ func (s *queueService) addUnaddressable(ctx context.Context, req *bursarv1.Queue
 		if req.GetKind() != "" && c.Kind != req.GetKind() || req.GetCluster() != "" && c.Cluster != req.GetCluster() {
 			continue
 		}
-		res.MoreUnaddressable += int32(c.MoreUnaddressable) //nolint:gosec // bounded by the provider
-		for j := range c.Unaddressable {
+		if c.Unaddressable == nil {
+			continue
+		}
+		res.MoreUnaddressable += int32(c.Unaddressable.More) //nolint:gosec // bounded by the provider
+		for j := range c.Unaddressable.Listed {
 			if added == mostUnaddressable {
 				res.MoreUnaddressable++
 				continue
 			}
 			added++
-			res.Queues = append(res.Queues, wire.UnaddressableMessage(c.Kind, c.Cluster, &c.Unaddressable[j], c.Asked))
+			res.Queues = append(res.Queues, wire.UnaddressableMessage(c.Kind, c.Cluster, &c.Unaddressable.Listed[j], c.Asked))
 		}
 	}
 	return nil

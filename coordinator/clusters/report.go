@@ -65,13 +65,17 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	return reports, nil
 }
 
-// UnaddressableQueues are the queues of a snapshot that no request can name, in the ledger's form.
-func UnaddressableQueues(s *providers.Snapshot) []ledger.UnaddressableQueue {
-	list := make([]ledger.UnaddressableQueue, 0, len(s.Unaddressable))
-	for _, u := range s.Unaddressable {
-		list = append(list, ledger.UnaddressableQueue(u))
+// UnaddressableQueues are the queues of a snapshot that no request can name, in the ledger's form;
+// nil: there are none.
+func UnaddressableQueues(s *providers.Snapshot) *ledger.UnaddressableQueues {
+	if len(s.Unaddressable) == 0 {
+		return nil
 	}
-	return list
+	all := &ledger.UnaddressableQueues{More: s.MoreUnaddressable}
+	for _, u := range s.Unaddressable {
+		all.Listed = append(all.Listed, ledger.UnaddressableQueue(u))
+	}
+	return all
 }
 
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
