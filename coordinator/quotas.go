@@ -57,7 +57,7 @@ func (e *changedQuotaError) Error() string {
 	if e.have == "" {
 		have = "none: there is no such rule"
 	}
-	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector, e.got, have)
+	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector.Text(), e.got, have)
 }
 
 // checkETag checks that the rule with a selector is as the caller has read it, if it says so.
@@ -164,7 +164,7 @@ func inQuota(err error, path string, q ledger.Quota) error {
 	if !ok {
 		return err
 	}
-	text := q.Selector.String()
+	text := q.Selector.Text()
 	if e.Field == "selector" && e.Value == text {
 		return wire.FieldError(path+"selector", text, e.Want)
 	}
