@@ -82,7 +82,8 @@ func (s Set) Text() string {
 		}
 		b.WriteString(l.Key)
 		b.WriteByte('=')
-		if escapes(l.Value, ",") {
+		// A filter takes a "*" without quotes for a pattern.
+		if escapes(l.Value, ",") || l.Value != Any && strings.Contains(l.Value, Any) {
 			b.WriteString(spelling.Quote(l.Value))
 		} else {
 			b.WriteString(spelling.Name(l.Value, stops))

@@ -85,7 +85,7 @@ func cutPath(text string) (path, rest string, ok bool) {
 const wantQuotes = `names in double quotes with ":", "@", a comma or nothing behind them, and in them \" for a double quote and \\ for a backslash`
 
 // ParseQueue reads "KIND", "KIND:CLUSTER" or "KIND:CLUSTER:PATH[@PARTITION]", the names as
-// Address.String writes them. Names that are left out are empty; it checks nothing else. The error
+// Address.String writes them. Names that are left out are empty; a QUEUE and a CLUSTER at the end are not. The error
 // is a *FieldError.
 func ParseQueue(text string) (Address, error) {
 	p, rest, ok := cutPlace(text)
@@ -94,6 +94,9 @@ func ParseQueue(text string) (Address, error) {
 	}
 	if rest != "" {
 		return Address{}, &FieldError{"queue", text, `a name with a comma in double quotes, such as yarn:prod:"root.a,b"`}
+	}
+	if p.kind == "" || p.names > 1 && p.path == "" {
+		return Address{}, &FieldError{"queue", text, "KIND:CLUSTER or KIND:CLUSTER:QUEUE, such as yarn:prod or yarn:prod:root.a"}
 	}
 	at := Address{Kind: p.kind, Cluster: p.cluster, Path: p.path, Partition: p.partition}
 	if p.names == 2 { // the second is a cluster here

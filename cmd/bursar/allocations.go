@@ -239,7 +239,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),
 		"engine at", a.GetAddress(),
-		"applications", strings.Join(a.GetApplicationIds(), ", "),
+		"applications", namesText(a.GetApplicationIds()),
 		"caller", a.GetCaller(),
 		"acts as", a.GetActingUser(),
 		"its agent claims", claimText(a.GetClaimed()),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,9 +25,6 @@ func queueArg(text string) (resource.Address, error) {
 	at, err := resource.ParseQueue(text)
 	if wrong, is := errors.AsType[*resource.FieldError](err); is {
 		return at, usagef("%q: want %s", text, wrong.Want)
-	}
-	if at.Kind == "" || strings.HasSuffix(text, ":") || at.Path == "" && at.Partition != "" {
-		return at, usagef("%q: want KIND:CLUSTER or KIND:CLUSTER:QUEUE, such as yarn:prod or yarn:prod:root.a", text)
 	}
 	return at, nil
 }

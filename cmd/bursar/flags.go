@@ -144,7 +144,7 @@ func (f namesFlag) Type() string { return f.what }
 
 func (f namesFlag) Set(text string) error {
 	for rest := ","; rest != ""; {
-		name, behind, quoted, ok := spelling.CutName(text, ",")
+		name, behind, quoted, ok := spelling.CutName(strings.TrimLeft(text, " "), ",")
 		if name == "" || !ok {
 			return fmt.Errorf("%q: want names with commas between several, one with a comma in double quotes", text)
 		}
@@ -155,6 +155,15 @@ func (f namesFlag) Set(text string) error {
 		rest, text = behind, strings.TrimPrefix(behind, ",")
 	}
 	return nil
+}
+
+// namesText writes names as namesFlag reads them.
+func namesText(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = spelling.Name(name, ",")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // filtersOf puts together what filters a list; empty without any.
