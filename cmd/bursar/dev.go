@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -140,7 +142,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
-		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines")},
+		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines"), Keeper: c.devKeeper()},
 	}, loaded, agentStart{}, log)
 	if err != nil {
 		return err
@@ -161,6 +163,28 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 		return c.devUp(ctx, f, target, host.HostID(), time.Since(began))
 	})
 	return group.Wait()
+}
+
+// keeperName is the name of the program that is the parent of engines which the agent starts.
+const keeperName = "bursar-keeper"
+
+// devKeeper is the path of the keeper: next to this program, on the search path, or where packages
+// put it. If it is nowhere, dev says so and goes on, because most commands do without it.
+func (c *cli) devKeeper() string {
+	own, err := os.Executable()
+	if err != nil {
+		own = "/usr/bin/bursar"
+	}
+	sibling := filepath.Join(filepath.Dir(own), keeperName)
+	found, _ := exec.LookPath(keeperName)
+	for _, path := range []string{sibling, found, "/usr/libexec/bursar/" + keeperName} {
+		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	c.sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
+		"want it next to this one, as `make build` puts it, or `go build -o %s ./cmd/bursar-keeper`", keeperName, spelling.Shell(sibling))
+	return sibling
 }
 
 // devUp prints what runs and what to type next.
