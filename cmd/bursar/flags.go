@@ -300,6 +300,16 @@ func (f *sizeFlags) moreThanNothing() error {
 	return nil
 }
 
+// doubts are what the labels of the request hardly mean.
+func (f *requestFlags) doubts() (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(f.labels)) {
+		if doubt := label.Doubt(key, label.WellKnown()); doubt != "" {
+			list = append(list, doubt)
+		}
+	}
+	return list
+}
+
 // request returns what the flags ask for.
 func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if !f.resource.isSet() {
