@@ -25,7 +25,8 @@ requests that wait for it. AGE is the time since the cluster was read. -o wide
 adds what is guaranteed, the shares of the cluster, and when it was read.
 
 Of the queues that no cluster has, and that are there because requests name them,
-it shows some, and says how many more there are.
+it shows some, and says how many more there are. A queue that no request can name
+has its name in double quotes, and the note says why.
 
 With an argument it shows one cluster, or one queue and those below it. Name a
 queue by its full path, or by its last name if that is unique.`,

@@ -55,11 +55,12 @@ func (s *Scheduler) unnamed(n *node, parent, reason string) {
 		s.MoreUnaddressable++
 		return
 	}
-	name := n.shown
-	if name == "" {
-		name = spelling.Quoted(strings.TrimPrefix(n.name, parent+"."), maxExcerpt)
+	name := n.name
+	if n.begins != "" {
+		name = n.begins
 	}
-	s.Unaddressable = append(s.Unaddressable, providers.Unaddressable{Name: name, Parent: parent, Reason: reason})
+	shown := spelling.Quoted(strings.TrimPrefix(name, parent+"."), maxExcerpt)
+	s.Unaddressable = append(s.Unaddressable, providers.Unaddressable{Name: shown, Parent: parent, Reason: reason})
 }
 
 // close lets a queue take nothing new, because another queue has the same path: a request would not

@@ -15,10 +15,10 @@ type node struct {
 	leaf       bool   // its type says that no queue can be below it
 	queueType  string // "parent" or "leaf", since 3.4
 	name, path string
-	// fault says why one of the two cannot be used, and shown is its beginning, fit to be shown.
-	fault, shown string
-	cut          bool // queues below it stand too deep, and were not read
-	state        string
+	// fault says why one of the two cannot be used, and begins is its beginning.
+	fault, begins string
+	cut           bool // queues below it stand too deep, and were not read
+	state         string
 	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
 	// itself.
 	eligibility       string
@@ -127,7 +127,7 @@ func nameAt(at func(*node) *string) nodeField {
 		name, err := r.name()
 		*at(n) = name.text
 		if name.fault != "" && n.fault == "" {
-			n.fault, n.shown = name.fault, name.shown
+			n.fault, n.begins = name.fault, name.begins
 		}
 		return err
 	}

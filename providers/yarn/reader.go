@@ -127,8 +127,8 @@ type chosenName struct {
 	size int    // in bytes
 	// fault says why no request can have the name, to be read after "with"; empty: one can.
 	fault string
-	// shown is the beginning of a name with a fault, fit to be shown.
-	shown string
+	// begins is the beginning of a name with a fault.
+	begins string
 }
 
 // name reads a name that a user of the cluster may have chosen. Names are few and come often, so
@@ -157,7 +157,7 @@ func (r *reader) name() (chosenName, error) {
 		name.text = string(b)
 	}
 	if name.fault != "" {
-		name.shown = spelling.Quoted(string(b[:min(len(b), maxExcerpt)]), maxExcerpt)
+		name.begins = string(b[:min(len(b), maxExcerpt)])
 	}
 	if len(r.names) < maxNames && len(b) <= maxName {
 		r.names[string(b)] = name
