@@ -14,8 +14,8 @@ import (
 const mostRuleDoubts = 20
 
 // checkRule refuses a rule that can only be a mistake, if it is set over the API and not forced.
-// Rules of files, and those that were stored before, stay in force: no rule keeps a coordinator from
-// leading. The error is about the field of the rule below a path.
+// Rules of files, and those that were stored before, stay in force: no rule keeps a coordinator
+// from leading. The error is about the field of the rule below a path.
 func checkRule(q *ledger.Quota, path string, labels *label.Preprocessor, forced bool) error {
 	if forced {
 		return nil
@@ -73,8 +73,8 @@ func ruleDoubts(q *ledger.Quota, labels *label.Preprocessor) (list []string) {
 	return list
 }
 
-// sharedKey is a key with a "*" that no label rule gives to requests, if the requests without it are
-// those of all users; empty: there is none.
+// sharedKey is a key with a "*" that no label rule gives to requests, if the requests without it
+// are those of all users; empty: there is none.
 func sharedKey(q *ledger.Quota, labels *label.Preprocessor) string {
 	scope := q.Selector.Scope().Keys()
 	if slices.Contains(scope, label.User) {

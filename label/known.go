@@ -11,9 +11,9 @@ import (
 // WellKnown returns the keys that have a meaning of their own.
 func WellKnown() []string { return []string{User, Creator, EngineType, Tenant, Cluster, Queue} }
 
-// Near returns the one of the known keys that another key was probably meant to be: the same letters
-// in other case or with other separators, or all but one letter, of long ones two. Empty: there is
-// none, or the key is known.
+// Near returns the one of the known keys that another key was probably meant to be: the same
+// letters in other case or with other separators, or all but one letter, of long ones two. Empty:
+// there is none, or the key is known.
 func Near(key string, known []string) string {
 	if slices.Contains(known, key) {
 		return ""

@@ -67,8 +67,8 @@ func cutLabel(text string) (l Label, rest string, more bool, err error) {
 	return l, strings.TrimPrefix(rest, ","), rest != "", nil
 }
 
-// escapes reports whether a value without quotes has a backslash that looks like the beginning of an
-// escape: before another one or before the comma behind the value.
+// escapes reports whether a value without quotes has a backslash that looks like the beginning of
+// an escape: before another one or before the comma behind the value.
 func escapes(value, rest string) bool {
 	return strings.Contains(value, `\\`) || strings.HasSuffix(value, `\`) && rest != ""
 }
@@ -92,8 +92,8 @@ func (s Set) Text() string {
 	return b.String()
 }
 
-// String returns "key=value,key=value" in order of the keys, each set in a form of its own. It is the
-// key of rules in the store, so it never changes. Text is what people read and write.
+// String returns "key=value,key=value" in order of the keys, each set in a form of its own. It is
+// the key of rules in the store, so it never changes. Text is what people read and write.
 func (s Set) String() string {
 	var b strings.Builder
 	for i, l := range s {

@@ -85,8 +85,8 @@ func cutPath(text string) (path, rest string, ok bool) {
 const wantQuotes = `names in double quotes with ":", "@", a comma or nothing behind them, and in them \" for a double quote and \\ for a backslash`
 
 // ParseQueue reads "KIND", "KIND:CLUSTER" or "KIND:CLUSTER:PATH[@PARTITION]", the names as
-// Address.String writes them. Names that are left out are empty; a QUEUE and a CLUSTER at the end are not. The error
-// is a *FieldError.
+// Address.String writes them. Names that are left out are empty; a QUEUE and a CLUSTER at the end
+// are not. The error is a *FieldError.
 func ParseQueue(text string) (Address, error) {
 	p, rest, ok := cutPlace(text)
 	if !ok {
@@ -118,7 +118,7 @@ func ExternalQuantities(text string) string {
 // ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of
 // External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4". CLUSTER may be empty,
 // "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind.
-// Names may be in double quotes, and those with a comma or an @ must be:
+// Names may be in double quotes, and those with a comma or an @ must be, as in
 // `yarn:prod:"root.a,b",cpu=1`. The quantities are those of ParseVector; "none" is no quantity. The
 // error is a *FieldError.
 func ParseExternal(text string) (External, error) {

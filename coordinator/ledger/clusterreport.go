@@ -73,8 +73,8 @@ type HeldBack struct {
 	Reason string
 }
 
-// UnaddressableQueues are the first queues of a cluster that no request can name, and how many there
-// are in addition. Nobody changes them.
+// UnaddressableQueues are the first queues of a cluster that no request can name, and how many
+// there are in addition. Nobody changes them.
 type UnaddressableQueues struct {
 	Listed []UnaddressableQueue
 	More   int

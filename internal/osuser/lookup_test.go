@@ -155,8 +155,8 @@ func TestNameServiceThatHangsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// An account of a file starts engines while a directory of users hangs, for itself and for others who
-// wait for it. It gets the groups of files.
+// An account of a file starts engines while a directory of users hangs, for itself and for others
+// who wait for it. It gets the groups of files.
 func TestLocalAccountsDoNotWaitForADirectoryThatHangs(t *testing.T) {
 	u := machine(t)
 	hang := "#!/bin/sh\nexec sleep 1000\n"

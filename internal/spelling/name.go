@@ -8,8 +8,8 @@ import (
 // A name on the command line, and in everything that bursar prints, is written as it is, or in
 // double quotes if it would not be read back otherwise: see Name and CutName.
 
-// Name writes a name so that CutName reads it back with the same stops, and so that its ends and all
-// of its characters can be seen.
+// Name writes a name so that CutName reads it back with the same stops, and so that its ends and
+// all of its characters can be seen.
 func Name(name, stops string) string {
 	if plain(name, stops) {
 		return name

@@ -226,8 +226,8 @@ func isWhole(text string, least, most *big.Int) bool {
 	return !strings.HasPrefix(text, "+") && n.Cmp(least) >= 0 && n.Cmp(most) <= 0
 }
 
-// meantQuantity is what was probably meant by a quantity with a unit, as the command line has it: 4GiB of
-// bytes, 500m of thousandths of a core; empty: nothing is known.
+// meantQuantity is what was probably meant by a quantity with a unit, as the command line has it:
+// 4GiB of bytes, 500m of thousandths of a core; empty: nothing is known.
 func meantQuantity(field, word string) string {
 	var n int64
 	var err error

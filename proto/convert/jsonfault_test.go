@@ -53,6 +53,10 @@ func TestWrongValuesOfJSONAreToldByFieldAndRightForm(t *testing.T) {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)
 		}
 	}
+	// What is no JSON is told as such.
+	if err := (convert.StrictJSON{}).Unmarshal([]byte(`{"requestId":`), &bursarv1.AllocateRequest{}); err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
+		t.Error(err)
+	}
 	// What is of the right type is not blamed for an unknown field.
 	err := convert.StrictJSON{}.Unmarshal([]byte(`{"wait":"600s","resource":{"memory":4,"memoryBytes":"5"}}`), &bursarv1.AllocateRequest{})
 	if err == nil || !strings.Contains(err.Error(), `unknown field "memory"`) {

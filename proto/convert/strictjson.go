@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -52,6 +53,9 @@ func (c StrictJSON) Unmarshal(text []byte, message any) error {
 	err := protojson.UnmarshalOptions{}.Unmarshal(text, m)
 	if err == nil {
 		return nil
+	}
+	if !json.Valid(text) {
+		return err //nolint:wrapcheck // it names the place
 	}
 	if fault := jsonFault("", text, m.ProtoReflect().Descriptor()); fault != nil {
 		return fault
