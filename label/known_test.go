@@ -7,7 +7,7 @@ import (
 
 func TestNearMissesOfKnownKeys(t *testing.T) {
 	for key, want := range map[string]string{
-		"usr": User, "users": User, "User": User, "USER": User, "enginetype": EngineType, "engine_type": EngineType, "engine-typ": EngineType, "creater": Creator,
+		"usr": User, "users": User, "User": User, "USER": User, "enginetype": EngineType, "engine_type": EngineType, "engine-typ": EngineType, "creatr": Creator,
 		"tennant": Tenant, "clusters": Cluster, "queues": Queue,
 		"user": "", "team": "", "project": "", "zone": "", "job/name": "", "uid": "", "owner": "", "type": "", "a": "",
 	} {

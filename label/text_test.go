@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 func TestTextQuotesWhatParseWouldTakeAway(t *testing.T) {
 	for value, want := range map[string]string{
 		"x y": "k=x y", " x": `k=" x"`, "x ": `k="x "`, " ": `k=" "`, "a,b": `k="a,b"`, `a\b`: `k=a\b`, `a\\b`: `k="a\\\\b"`, `a\`: `k="a\\"`,
-		`"a"`: `k="\"a\""`, `a"b`: `k=a"b`, "a\u3164": `k="a\u3164"`, "a\u202eb": `k="a\u202eb"`, "名前": "k=名前", "a=b@:": "k=a=b@:", "a*": `k="a*"`, "*": "k=*",
+		`"a"`: `k="\"a\""`, `a"b`: `k=a"b`, "a\u3164": `k="a\u3164"`, "a\u202eb": `k="a\u202eb"`, "größe": "k=größe", "a=b@:": "k=a=b@:", "a*": `k="a*"`, "*": "k=*",
 	} {
 		set := Of("k", value)
 		if got := set.Text(); got != want {

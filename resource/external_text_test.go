@@ -104,7 +104,7 @@ func TestNamesAreQuotedOnlyWhereTheyMust(t *testing.T) {
 		`yarn:prod:"\"root"`:             {"yarn", "prod", `"root`, ""},
 		`yarn:prod:"root.a\u202e\u3164"`: {"yarn", "prod", "root.a\u202e\u3164", ""},
 		`yarn:prod:root.two words`:       {"yarn", "prod", "root.two words", ""},
-		"yarn:prod:root.名前":              {"yarn", "prod", "root.名前", ""},
+		"yarn:prod:root.größe":           {"yarn", "prod", "root.größe", ""},
 	} {
 		if got := at.String(); got != want {
 			t.Errorf("%+v is written %s; want %s", at, got, want)

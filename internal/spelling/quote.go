@@ -93,11 +93,11 @@ func Unquote(quoted string) (text, rest string, ok bool) {
 			case err != nil:
 				return "", "", false
 			case size == 4:
-				b.WriteByte(byte(n))
-			case n > unicode.MaxRune || !utf8.ValidRune(rune(n)): //nolint:gosec // compared
+				b.WriteByte(byte(n)) //nolint:gosec // of two digits
+			case n > unicode.MaxRune || !utf8.ValidRune(rune(n)):
 				return "", "", false
 			default:
-				b.WriteRune(rune(n)) //nolint:gosec // compared above
+				b.WriteRune(rune(n))
 			}
 			s = s[size:]
 		default:
