@@ -56,7 +56,7 @@ func cutLabel(text string) (l Label, rest string, more bool, err error) {
 	case !quoted:
 		value = strings.TrimRight(value, " ")
 		if escapes(value, rest) {
-			// Once a backslash protected the next character. To read it otherwise would be another name.
+			// Earlier versions read it as an escape, so it would become another name.
 			return l, "", false, &FieldError{
 				field(l.Key), value + rest[:min(1, len(rest))],
 				"one backslash, which needs no other, or the value in double quotes, such as " + l.Key + `="a,b" and ` + l.Key + `="\\\\server"`,

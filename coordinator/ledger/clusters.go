@@ -30,7 +30,7 @@ type ClusterInfo struct {
 	Unavailable string // why nothing is granted there; empty if it is available
 	Queues      int    // in the last report, counted once for each partition
 	Allocations int    // reserved and active ones that have a part there
-	// Unaddressable are the queues in the last report that no request can name; nil: there are none.
+	// Unaddressable are the queues in the last report that no request can name; nil: none.
 	Unaddressable *UnaddressableQueues
 }
 

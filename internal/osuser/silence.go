@@ -15,8 +15,8 @@ const (
 // Silence remembers that the name service does not answer, so that accounts of files do not wait
 // for it one after the other. Any goroutine may use it. Nil remembers nothing.
 type Silence struct {
-	// Noted is called when the name service did not answer for an account, which then has the groups
-	// of files alone; nil: nobody is told.
+	// Noted is called when the name service did not answer for an account, which then has the
+	// groups of files alone; nil: nobody is told.
 	Noted func(user string, err error)
 
 	mu    sync.Mutex

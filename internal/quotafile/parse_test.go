@@ -93,7 +93,7 @@ func TestExampleIsRight(t *testing.T) {
 		if limit := q.GetLimit(); len(limit.GetCustom())+len(limit.GetExternal()) > 0 {
 			t.Errorf("%v is for more than every host has", q.GetSelector())
 		}
-		// Where no label rule gives a label, all requests would share an account for each of its values.
+		// If no label rule gives a label, all requests without it share an account.
 		_, ofUsers := q.GetSelector()["user"]
 		for key, value := range q.GetSelector() {
 			if value == "*" && !ofUsers {
