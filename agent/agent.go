@@ -250,7 +250,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), measured: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		direct: &launch.Direct{},
-		users:  osuser.Users{Slots: make(chan struct{}, localuser.LookupsAtOnce)},
+		users: osuser.Users{Slots: make(chan struct{}, localuser.LookupsAtOnce), Silence: &osuser.Silence{Noted: func(user string, err error) {
+			deps.Logger.Warn("the directory of users does not answer: engines of accounts in /etc/passwd get the groups of /etc/group alone", "user", user, "error", err)
+		}}},
 
 		unconfirmed: make(map[string]*unconfirmed), held: make(map[string]time.Time), degraded: make(map[string]time.Time),
 	}

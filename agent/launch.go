@@ -239,7 +239,7 @@ func (a *Agent) launchError(ctx context.Context, id string, err error) error {
 	}
 	a.log.Error("an engine could not be launched", "allocation_id", id, "error", err)
 	if errors.Is(err, os.ErrNotExist) {
-		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w: want engines.keeper in the agent's configuration to be there", err))
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w: want the program bursar-keeper there: it is built and installed with bursar, next to it", err))
 	}
 	return connect.NewError(connect.CodeInternal, err)
 }

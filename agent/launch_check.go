@@ -23,7 +23,7 @@ const (
 	shownOfAnError = 128 // bytes of a value that is wrong
 )
 
-var accountName = regexp.MustCompile(`^[a-zA-Z0-9_.@-]{0,256}$`)
+var accountName = regexp.MustCompile(`^[a-zA-Z0-9_.@+\\-]{0,256}$`)
 
 // checkLaunch refuses what the contract does. No coordinator sees these fields.
 func checkLaunch(r *bursarv1.LaunchRequest) error {

@@ -108,6 +108,11 @@ type Config struct {
 	ProviderCredentials string `yaml:"providerCredentials" reload:"start"`
 	// Labels are rules for the labels of every request. They are applied before everything else.
 	Labels label.Rules `yaml:"labels" reload:"start"`
+	// KnownLabels are the keys that labels of requests may have, next to the well-known ones (user,
+	// creator, engineType, tenant, cluster, queue) and those that the label rules name. A request
+	// with another key is refused, and so is a rule, unless it is forced. Default: none, any key is
+	// taken.
+	KnownLabels []string `yaml:"knownLabels" reload:"start"`
 	// LogLevel is how much is logged: debug, info, warn or error. The flag --log-level overrides
 	// it. Default info.
 	LogLevel string `yaml:"logLevel" reload:"live"`

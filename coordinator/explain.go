@@ -3,11 +3,13 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -25,11 +27,24 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.Explain(now, command) })
+	var counted []string // the keys that rules count by
+	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+		counted = l.CountedKeys()
+		return l.Explain(now, command)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return wire.ExplanationMessage(&x), nil
+	m := wire.ExplanationMessage(&x)
+	for _, of := range command.Labels {
+		if slices.Contains(counted, of.Key) {
+			continue
+		}
+		if doubt := label.Doubt(of.Key, s.labels.Known()); doubt != "" {
+			m.Warnings = append(m.Warnings, doubt)
+		}
+	}
+	return m, nil
 }
 
 func (s *allocationService) explainID(ctx context.Context, text string) (*bursarv1.ExplainResponse, error) {

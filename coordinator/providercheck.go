@@ -98,6 +98,11 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	for i := range queues {
 		c.res.Queues = append(c.res.Queues, reportedQueue(p, &queues[i], asked))
 	}
+	if hidden := clusters.UnaddressableQueues(&found); hidden != nil {
+		for i := range hidden.Listed {
+			c.res.Queues = append(c.res.Queues, wire.UnaddressableMessage(p.GetKind(), p.GetCluster(), &hidden.Listed[i], asked))
+		}
+	}
 }
 
 // reportedQueue is a queue as its cluster shows it, without what the ledger has.

@@ -64,8 +64,42 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	}
 	if page.More {
 		res.NextPageToken = wire.PageToken(query, wire.AddressText(page.Place))
+		return res, nil
 	}
-	return res, nil
+	return res, s.addUnaddressable(ctx, req, res)
+}
+
+// mostUnaddressable bounds how many queues that no request can name are in one answer.
+const mostUnaddressable = 512
+
+// addUnaddressable adds the queues that no request can name, which have no address to be listed by.
+func (s *queueService) addUnaddressable(ctx context.Context, req *bursarv1.QueueServiceListRequest, res *bursarv1.QueueServiceListResponse) error {
+	list, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.ClusterInfo, error) {
+		return l.Clusters(), nil
+	})
+	if err != nil {
+		return err
+	}
+	added := 0
+	for i := range list {
+		c := &list[i]
+		if req.GetKind() != "" && c.Kind != req.GetKind() || req.GetCluster() != "" && c.Cluster != req.GetCluster() {
+			continue
+		}
+		if c.Unaddressable == nil {
+			continue
+		}
+		res.MoreUnaddressable += int32(c.Unaddressable.More) //nolint:gosec // bounded by the provider
+		for j := range c.Unaddressable.Listed {
+			if added == mostUnaddressable {
+				res.MoreUnaddressable++
+				continue
+			}
+			added++
+			res.Queues = append(res.Queues, wire.UnaddressableMessage(c.Kind, c.Cluster, &c.Unaddressable.Listed[j], c.Asked))
+		}
+	}
+	return nil
 }
 
 // Get reads one queue. It finds it as a request would: without a cluster in the default one, by

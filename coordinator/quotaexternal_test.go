@@ -69,7 +69,7 @@ func TestAWrongLimitOfExternalPartsIsRefused(t *testing.T) {
 	f, _ := queueOf(t, Config{}, nil)
 	for field, change := range map[string]func(q *bursarv1.Quota, e *bursarv1.ExternalResource){
 		"quota.limit.external[fake:*:*@gpu].partition": func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Partition = "gpu" },
-		"quota.limit.external[fake:*:root.*].path":     func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Path = "root.*" },
+		"quota.limit.external[fake:*:root.*]":          func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Path = "root.*" },
 		"quota.limit.external[fake:*:*]":               func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.MemoryBytes = nil },
 		"quota.guaranteed.external[fake:*:*].memory": func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) {
 			q.Guaranteed = limitedAbroad("", 2*gib).GetLimit()

@@ -18,12 +18,14 @@ import (
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the
 // other methods may be called from any.
 type quotaFiles struct {
+	labels  *label.Preprocessor
 	files   []*quotaFile
 	reloads chan quotaReload
 	metrics *commit.Metrics
@@ -56,8 +58,8 @@ type fileStamp struct {
 	size     int64
 }
 
-func newQuotaFiles(paths []string, m *commit.Metrics, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), doubts: make(map[string][]string), sets: make(map[string][]ledger.Quota)}
+func newQuotaFiles(paths []string, labels *label.Preprocessor, m *commit.Metrics, log *slog.Logger) *quotaFiles {
+	q := &quotaFiles{labels: labels, reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), doubts: make(map[string][]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -268,6 +270,15 @@ func (q *quotaFiles) setDoubts(f *quotaFile) {
 	for _, doubt := range quotafile.Doubts(f.path, f.data) {
 		list = append(list, doubt.Error())
 		q.log.Warn("a quota file is in force as it is, and says what is hardly meant", "file", f.path, "doubt", doubt)
+	}
+	for i := range f.quotas {
+		for _, doubt := range ruleDoubts(&f.quotas[i], q.labels) {
+			if len(list) == mostRuleDoubts {
+				break
+			}
+			list = append(list, f.path+": "+doubt)
+			q.log.Warn("a quota file is in force as it is, and says what is hardly meant", "file", f.path, "doubt", doubt)
+		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

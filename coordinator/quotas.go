@@ -22,7 +22,8 @@ import (
 
 // quotaService serves bursar.v1.QuotaService.
 type quotaService struct {
-	loop *commit.Loop
+	loop   *commit.Loop
+	labels *label.Preprocessor
 }
 
 // Put adds a rule, or replaces the one with its selector.
@@ -32,6 +33,9 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
+	if err := checkRule(&q, "quota.", s.labels, req.GetForce()); err != nil {
+		return nil, err
+	}
 	set := ledger.QuotaSet{Quotas: []ledger.Quota{q}, Force: req.GetForce()}
 	undeclared, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) ([]string, error) {
 		if err := checkETag(l, q.Selector, req.IfEtag); err != nil {
@@ -43,7 +47,7 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 	if err != nil {
 		return nil, inQuota(err, "quota.", q)
 	}
-	return &bursarv1.PutResponse{Quota: (&listedQuota{Quota: q, undeclared: undeclared}).message()}, nil
+	return &bursarv1.PutResponse{Quota: (&listedQuota{Quota: q, undeclared: undeclared}).message(), Warnings: ruleDoubts(&q, s.labels)}, nil
 }
 
 // changedQuotaError refuses a Put that was made from what the rule was before.
@@ -57,7 +61,7 @@ func (e *changedQuotaError) Error() string {
 	if e.have == "" {
 		have = "none: there is no such rule"
 	}
-	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector, e.got, have)
+	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector.Text(), e.got, have)
 }
 
 // checkETag checks that the rule with a selector is as the caller has read it, if it says so.
@@ -105,6 +109,15 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	var warnings []string
+	for i := range quotas {
+		if err := checkRule(&quotas[i], fmt.Sprintf("quotas[%d].", i), s.labels, req.GetForce()); err != nil {
+			return nil, err
+		}
+		if len(warnings) < mostRuleDoubts {
+			warnings = append(warnings, ruleDoubts(&quotas[i], s.labels)...)
+		}
+	}
 	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun(), Force: req.GetForce()}
 	undeclared := make(map[string][]string) // dimensions, by the rule's selector
 	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
@@ -122,7 +135,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	if err != nil {
 		return nil, inQuotas(err, quotas)
 	}
-	res := &bursarv1.ApplyResponse{Unchanged: int32(changes.Unchanged)} //nolint:gosec // the contract bounds the set
+	res := &bursarv1.ApplyResponse{Unchanged: int32(changes.Unchanged), Warnings: warnings} //nolint:gosec // the contract bounds the set
 	left := wire.PageBytes
 	res.Added, res.MoreAdded, left = someQuotas(changes.Added, undeclared, left)
 	res.Changed, res.MoreChanged, left = someQuotas(changes.Changed, undeclared, left)
@@ -164,7 +177,7 @@ func inQuota(err error, path string, q ledger.Quota) error {
 	if !ok {
 		return err
 	}
-	text := q.Selector.String()
+	text := q.Selector.Text()
 	if e.Field == "selector" && e.Value == text {
 		return wire.FieldError(path+"selector", text, e.Want)
 	}

@@ -65,8 +65,12 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
-	if _, err := config.Labels.Compile(); err != nil {
+	labels, err := config.Labels.Compile()
+	if err != nil {
 		return fmt.Errorf("labels: %w", err)
+	}
+	if err := labels.Restrict(config.KnownLabels); err != nil {
+		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	trust, err := openTrust(&config, quiet)

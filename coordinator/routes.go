@@ -51,7 +51,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
 	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf}, options...)
 	mount(hostPath, hosts)
-	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
+	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop, labels: labels}, options...)
 	mount(quotaPath, quotas)
 	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{loop: s.loop, pollers: s.pollers}, options...)
 	mount(queuePath, queues)

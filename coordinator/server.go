@@ -121,6 +121,9 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
+	if err := labels.Restrict(config.KnownLabels); err != nil {
+		return nil, err
+	}
 	policy, err := placement.PolicyFromString(config.Placement)
 	if err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
 	s.core = core.NewCore(config.ledger(deps.Kinds), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
-	s.files = newQuotaFiles(config.QuotaFiles, s.metrics, s.log)
+	s.files = newQuotaFiles(config.QuotaFiles, labels, s.metrics, s.log)
 	s.loop = commit.New(s.core, commit.Options{
 		Store: s.store, Clock: s.clock, Feed: s.feed, Metrics: s.metrics, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,

@@ -7,7 +7,7 @@ import (
 )
 
 // Apply returns the labels that decide. The errors are *FieldError, for labels that contradict
-// each other, are required and missing, or came out malformed; and *ClaimError.
+// each other, are not known, are required and missing, or came out malformed; and *ClaimError.
 //
 // Applying the rules to their own result changes nothing. The set itself is not checked, see
 // FromMap. The result has no labels with an empty value. The label user alone must not be given
@@ -30,7 +30,7 @@ func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, act
 	if p == nil {
 		p = &Preprocessor{}
 	}
-	if out, err = p.convertAll(set); err != nil {
+	if out, err = p.convertKnown(set); err != nil {
 		return nil, acts, err
 	}
 	charge := func() {

@@ -14,6 +14,7 @@ type Preprocessor struct {
 	defaults Set
 	derived  []derivation
 	required []string
+	known    []string // sorted; nil: any key is
 }
 
 type derivation struct {

@@ -43,7 +43,7 @@ func selectors(values ...string) *rapid.Generator[Selector] {
 
 // awkward draws values with everything in them that a text form could trip over.
 func awkward() *rapid.Generator[string] {
-	return rapid.StringOfN(rapid.RuneFrom([]rune(`a\,= *"'ö{}`)), 0, 12, maxValue)
+	return rapid.StringOfN(rapid.RuneFrom([]rune("a\\,= *\"'ö{}@:\u3164\u200b\u00a0")), 0, 12, maxValue)
 }
 
 // checkField fails unless err is a complete *FieldError about that field, or nil if the field is

@@ -61,7 +61,15 @@ func (s Selector) CheckValues() error {
 	return nil
 }
 
-// String returns the selector as ParseSelector reads it.
+// Text returns the selector as ParseSelector reads it.
+func (s Selector) Text() string {
+	if len(s.labels) == 0 {
+		return Any
+	}
+	return s.labels.Text()
+}
+
+// String is the key of the selector, as that of its labels is; "*" for none.
 func (s Selector) String() string {
 	if len(s.labels) == 0 {
 		return Any

@@ -3,27 +3,26 @@ package label
 import (
 	"slices"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Parse reads "key=value,key=value", the form of the command line. In a value a backslash escapes
-// the next character, so that values may hold commas and spaces at their ends. Other spaces around
-// keys and values are dropped. The empty text is the empty set. The error is a *FieldError.
+// Parse reads "key=value,key=value", the form of the command line. A value is written as it is, and
+// a backslash in it is a backslash; blanks at its ends are dropped. A value in double quotes may
+// have commas and blanks at its ends: within the quotes \" and \\ stand for a double quote and a
+// backslash, and \uXXXX for any character. The empty text is the empty set. The error is a
+// *FieldError.
 func Parse(text string) (Set, error) {
 	if strings.Trim(text, " ") == "" {
 		return nil, nil
 	}
 	var set Set
-	for _, pair := range split(text) {
-		key, value, found := strings.Cut(pair, "=")
-		key = strings.Trim(key, " ")
-		if !found {
-			return nil, &FieldError{"labels", pair, "key=value, with commas between several"}
+	for more := true; more; {
+		var l Label
+		var err error
+		if l, text, more, err = cutLabel(text); err != nil {
+			return nil, err
 		}
-		value, ok := unescape(trimValue(value))
-		if !ok {
-			return nil, &FieldError{field(key), value, `a character after the "\"`}
-		}
-		l := Label{key, value}
 		if err := l.check(); err != nil {
 			return nil, err
 		}
@@ -38,7 +37,63 @@ func Parse(text string) (Set, error) {
 	return set, nil
 }
 
-// String returns "key=value,key=value" in order of the keys, as Parse reads it.
+// stops end a value that is not in quotes.
+const stops = ","
+
+// cutLabel reads the first label of a text, and says whether there are more behind it.
+func cutLabel(text string) (l Label, rest string, more bool, err error) {
+	end := strings.IndexAny(text, "=,")
+	if end < 0 || text[end] == ',' {
+		pair, _, _ := strings.Cut(text, ",")
+		return l, "", false, &FieldError{"labels", pair, "key=value, with commas between several"}
+	}
+	l.Key = strings.Trim(text[:end], " ")
+	text = strings.TrimLeft(text[end+1:], " ")
+	value, rest, quoted, ok := spelling.CutName(text, stops)
+	switch {
+	case !ok:
+		return l, "", false, &FieldError{field(l.Key), text, `a value in double quotes with a comma or nothing behind it, and in it \" for a double quote and \\ for a backslash`}
+	case !quoted:
+		value = strings.TrimRight(value, " ")
+		if escapes(value, rest) {
+			// Earlier versions read it as an escape, so it would become another name.
+			return l, "", false, &FieldError{
+				field(l.Key), value + rest[:min(1, len(rest))],
+				"one backslash, which needs no other, or the value in double quotes, such as " + l.Key + `="a,b" and ` + l.Key + `="\\\\server"`,
+			}
+		}
+	}
+	l.Value = value
+	return l, strings.TrimPrefix(rest, ","), rest != "", nil
+}
+
+// escapes reports whether a value without quotes has a backslash that looks like the beginning of
+// an escape: before another one or before the comma behind the value.
+func escapes(value, rest string) bool {
+	return strings.Contains(value, `\\`) || strings.HasSuffix(value, `\`) && rest != ""
+}
+
+// Text returns "key=value,key=value" in order of the keys, for people: Parse reads it.
+func (s Set) Text() string {
+	var b strings.Builder
+	for i, l := range s {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(l.Key)
+		b.WriteByte('=')
+		// A filter takes a "*" without quotes for a pattern.
+		if escapes(l.Value, ",") || l.Value != Any && strings.Contains(l.Value, Any) {
+			b.WriteString(spelling.Quote(l.Value))
+		} else {
+			b.WriteString(spelling.Name(l.Value, stops))
+		}
+	}
+	return b.String()
+}
+
+// String returns "key=value,key=value" in order of the keys, each set in a form of its own. It is
+// the key of rules in the store, so it never changes. Text is what people read and write.
 func (s Set) String() string {
 	var b strings.Builder
 	for i, l := range s {
@@ -52,57 +107,7 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// split cuts the text at the commas that no backslash precedes.
-func split(text string) []string {
-	var pairs []string
-	start := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case ',':
-			pairs = append(pairs, text[start:i])
-			start = i + 1
-		}
-	}
-	return append(pairs, text[start:])
-}
-
-// trimValue drops the spaces at both ends that no backslash protects.
-func trimValue(value string) string {
-	value = strings.TrimLeft(value, " ")
-	end := 0 // behind the last character to keep
-	for i := 0; i < len(value); i++ {
-		switch value[i] {
-		case '\\':
-			i++
-			end = min(i+1, len(value))
-		case ' ':
-		default:
-			end = i + 1
-		}
-	}
-	return value[:end]
-}
-
-// unescape removes the backslashes; false if one is at the end.
-func unescape(value string) (string, bool) {
-	if !strings.Contains(value, `\`) {
-		return value, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(value); i++ {
-		if value[i] == '\\' {
-			if i++; i == len(value) {
-				return value, false
-			}
-		}
-		b.WriteByte(value[i])
-	}
-	return b.String(), true
-}
-
-// escape writes the value so that unescape and trimValue return it.
+// escape writes the value with a backslash before what would make it ambiguous.
 func escape(b *strings.Builder, value string) {
 	for i := range len(value) {
 		c := value[i]

@@ -21,12 +21,24 @@ func TestParse(t *testing.T) {
 		{"user= ", Of("user", "")},
 		{"user=*", Of("user", "*")},
 		{"expression=a=b", Of("expression", "a=b")},
-		{`list=a\,b`, Of("list", "a,b")},
-		{`path=C:\\tmp`, Of("path", `C:\tmp`)},
-		{`pad=\ x\ `, Of("pad", " x ")},
-		{`pad=\  `, Of("pad", " ")},
+		{`list="a,b"`, Of("list", "a,b")},
+		{`list="a,b" , user=alice`, Of("list", "a,b", "user", "alice")},
+		{`path=C:\tmp`, Of("path", `C:\tmp`)},
+		{`user=CORP\alice`, Of("user", `CORP\alice`)},
+		{`user=CORP\alice,creator=IDE`, Of("user", `CORP\alice`, "creator", "IDE")},
+		{`user="CORP\\alice"`, Of("user", `CORP\alice`)},
+		{`k=a\nb`, Of("k", `a\nb`)},
+		{`k=a\x41`, Of("k", `a\x41`)},
+		{`k="\\\\server\\share"`, Of("k", `\\server\share`)},
+		{`k="\""`, Of("k", `"`)},
+		{`k=a"b`, Of("k", `a"b`)},
+		{`k="\u3164"`, Of("k", "\u3164")},
+		{`k="\U000e0041"`, Of("k", "\U000e0041")},
+		{`k=alice\`, Of("k", `alice\`)},
+		{`k=""`, Of("k", "")},
+		{`pad=" x "`, Of("pad", " x ")},
 		{"pad=x y", Of("pad", "x y")},
-		{`plain=\a\=`, Of("plain", "a=")},
+		{`plain=\a\=`, Of("plain", `\a\=`)},
 	} {
 		if got, err := Parse(test.text); err != nil || !got.Equal(test.want) {
 			t.Errorf("Parse(%q) = %v, %v; want %v", test.text, got, err, test.want)
@@ -40,7 +52,15 @@ func TestParse(t *testing.T) {
 		"=alice":                "labels[]",
 		"u ser=alice":           "labels[u ser]",
 		"user=alice,user=alice": "labels[user]",
-		`user=alice\`:           "labels[user]",
+		`list=a\,b`:             "labels[list]",
+		`list=a\,b=c`:           "labels[list]",
+		`user=CORP\\alice`:      "labels[user]",
+		`k="a`:                  "labels[k]",
+		`k="a"b`:                "labels[k]",
+		`k="\x"`:                "labels[k]",
+		`k="\n"`:                "labels[k]",
+		`k="\u000a"`:            "labels[k]",
+		`k="\xff"`:              "labels[k]",
 		"user=a\tb":             "labels[user]",
 		"user=\xff":             "labels[user]",
 	} {
@@ -49,21 +69,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestStringProtectsWhatParseWouldTakeAway(t *testing.T) {
+func TestTextQuotesWhatParseWouldTakeAway(t *testing.T) {
 	for value, want := range map[string]string{
-		"x y": "k=x y", " x": `k=\ x`, "x ": `k=x\ `, " ": `k=\ `, "a,b": `k=a\,b`, `a\b`: `k=a\\b`,
+		"x y": "k=x y", " x": `k=" x"`, "x ": `k="x "`, " ": `k=" "`, "a,b": `k="a,b"`, `a\b`: `k=a\b`, `a\\b`: `k="a\\\\b"`, `a\`: `k="a\\"`,
+		`"a"`: `k="\"a\""`, `a"b`: `k=a"b`, "a\u3164": `k="a\u3164"`, "a\u202eb": `k="a\u202eb"`, "größe": "k=größe", "a=b@:": "k=a=b@:", "a*": `k="a*"`, "*": "k=*",
 	} {
 		set := Of("k", value)
-		if got := set.String(); got != want {
-			t.Errorf("%q is written %q; want %q", value, got, want)
+		if got := set.Text(); got != want {
+			t.Errorf("%q is written %s; want %s", value, got, want)
 		}
-		if back := must(t, Parse, set.String()); !back.Equal(set) {
-			t.Errorf("%q became %v", set.String(), back)
+		if back := must(t, Parse, set.Text()); !back.Equal(set) {
+			t.Errorf("%s became %v", set.Text(), back)
 		}
 	}
 }
 
-func TestStringReadsBack(t *testing.T) {
+// The store finds rules by it.
+func TestStringIsTheKeyOfRulesForEver(t *testing.T) {
+	for value, want := range map[string]string{
+		"x y": "k=x y", " x": `k=\ x`, "x ": `k=x\ `, " ": `k=\ `, "a,b": `k=a\,b`, `a\b`: `k=a\\b`, `"`: `k="`,
+	} {
+		if got := newSelector(Of("k", value)).String(); got != want {
+			t.Errorf("%q is written %q; want %q", value, got, want)
+		}
+	}
+}
+
+func TestTextReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Set
 		for _, key := range []string{"a", "b/c", "d"} {
@@ -71,18 +103,18 @@ func TestStringReadsBack(t *testing.T) {
 				s = s.With(key, awkward().Draw(t, key))
 			}
 		}
-		if back := must(t, Parse, s.String()); !back.Equal(s) {
-			t.Fatalf("%q became %v", s.String(), back)
+		if back := must(t, Parse, s.Text()); !back.Equal(s) {
+			t.Fatalf("%q became %v", s.Text(), back)
 		}
 		selector := newSelector(s)
-		if back := must(t, ParseSelector, selector.String()); !back.Equal(selector) {
-			t.Fatalf("%q became %v", selector.String(), back)
+		if back := must(t, ParseSelector, selector.Text()); !back.Equal(selector) {
+			t.Fatalf("%q became %v", selector.Text(), back)
 		}
 	})
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"user=alice,creator=IDE", `list=a\,b, pad=\ `, "user=*", "user", "=", ",", `a=\`, "größe=1"} {
+	for _, seed := range []string{"user=alice,creator=IDE", `list="a,b", pad=" "`, "user=*", "user", "=", ",", `a=\`, `a=\\`, `a="\u3164"`, "größe=1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -91,7 +123,7 @@ func FuzzParse(f *testing.F) {
 			checkRefusal(t, set, err)
 			return
 		}
-		if again, err := Parse(set.String()); err != nil || !again.Equal(set) {
+		if again, err := Parse(set.Text()); err != nil || !again.Equal(set) {
 			t.Fatalf("%q is %v, which became %v, %v", text, set, again, err)
 		}
 		if same, err := FromMap(set.Map()); err != nil || !same.Equal(set) {
@@ -110,7 +142,7 @@ func FuzzParseSelector(f *testing.F) {
 			checkRefusal(t, selector.Labels(), err)
 			return
 		}
-		if again, err := ParseSelector(selector.String()); err != nil || !again.Equal(selector) {
+		if again, err := ParseSelector(selector.Text()); err != nil || !again.Equal(selector) {
 			t.Fatalf("%q is %v, which became %v, %v", text, selector, again, err)
 		}
 		if !selector.Matches(selector.Labels()) || !selector.Overlaps(selector) {
@@ -129,7 +161,7 @@ func FuzzFromMap(f *testing.F) {
 			checkRefusal(t, set, err)
 			return
 		}
-		if again, err := Parse(set.String()); err != nil || !again.Equal(set) || len(set) != len(labels) {
+		if again, err := Parse(set.Text()); err != nil || !again.Equal(set) || len(set) != len(labels) {
 			t.Fatalf("%v is %v, which became %v, %v", labels, set, again, err)
 		}
 	})

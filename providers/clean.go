@@ -22,9 +22,10 @@ const (
 func Said(text string) string { return spelling.Line(text, maxText) }
 
 // Clean returns a provider whose texts are fit to be shown and logged, whatever the cluster says.
-// Queues, partitions and users with names that cannot be shown are left out: nobody can ask for
-// them. So are applications that run in such a queue, or as such a user: nothing is known of them.
-// Errors are as they were; see Said.
+// Queues that no request can name, because of their own name or that of their partition, are not
+// among its queues: Snapshot.Unaddressable lists them. Of two queues with one path the first takes
+// nothing new. Users with names that cannot be shown are left out, and so are applications that run
+// in such a queue, or as such a user: nothing is known of them. Errors are as they were; see Said.
 func Clean(p Provider) Provider {
 	if counted, is := p.(Counted); is {
 		return &cleanCounted{clean{p}, counted}
@@ -46,7 +47,7 @@ func (c *cleanCounted) Requests() int64 { return c.counted.Requests() }
 func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 	s, err := c.Provider.Snapshot(ctx)
 	s.Server, s.Untrusted, s.Doubts = word(s.Server), Said(s.Untrusted), Said(s.Doubts)
-	s.Queues = slices.DeleteFunc(s.Queues, func(q Queue) bool { return !shown(q.Path) || !shown(q.Parent) || !shown(q.Partition) })
+	cleanNames(&s)
 	for i := range s.Queues {
 		q := &s.Queues[i]
 		q.State, q.HeldBackBy = word(q.State), Said(q.HeldBackBy)
@@ -88,8 +89,7 @@ func (c *clean) Servers(ctx context.Context) []Server {
 
 func word(text string) string { return spelling.Line(text, maxWord) }
 
-// shown reports whether a name looks like what it is. A name that is no UTF-8 is the mistake of a
-// provider and not of a cluster: it is left for the caller to refuse.
+// shown reports whether a name looks like what it is.
 func shown(name string) bool {
-	return !utf8.ValidString(name) || !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) })
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) })
 }

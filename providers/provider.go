@@ -100,6 +100,25 @@ type Snapshot struct {
 	Doubts string
 	// Queues are in any order, the ones above before or after those below.
 	Queues []Queue
+	// Unaddressable are the first queues of the cluster that no request can name, at most
+	// MostUnaddressable, and MoreUnaddressable is how many there are in addition. What they have
+	// counts in the queues above.
+	Unaddressable     []Unaddressable
+	MoreUnaddressable int
+}
+
+// MostUnaddressable bounds how many unaddressable queues of a cluster are told one by one.
+const MostUnaddressable = 32
+
+// Unaddressable is a queue of a cluster that no request can name.
+type Unaddressable struct {
+	// Name is the last name of its path, in double quotes and escaped, at most 160 bytes. It is to
+	// be shown and not to be compared.
+	Name string
+	// Parent is the path of the queue above, Partition the node label.
+	Parent, Partition string
+	// Reason says why no request can name the queue.
+	Reason string
 }
 
 // Queue is one queue in one partition of its cluster.

@@ -63,17 +63,64 @@ func TestParseExternalSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// addresses are all that can be written in one piece: without a comma, and without a colon in the
-// cluster.
+// addresses are all that there are.
 func addresses() *rapid.Generator[Address] {
 	return rapid.Custom(func(t *rapid.T) Address {
 		return Address{
 			Kind:      rapid.SampledFrom([]string{"yarn", "kubernetes", "a-1"}).Draw(t, "kind"),
-			Cluster:   rapid.StringMatching(`[^,:]{0,8}`).Draw(t, "cluster"),
-			Path:      rapid.StringMatching(`(root\.)?[^,.]{1,8}(\.[^,.]{1,4})?`).Draw(t, "path"),
-			Partition: rapid.StringMatching(`([a-z][a-z0-9_-]{0,5})?`).Draw(t, "partition"),
+			Cluster:   oddText(0).Draw(t, "cluster"),
+			Path:      oddPath().Draw(t, "path"),
+			Partition: oddText(0).Draw(t, "partition"),
 		}
 	})
+}
+
+// oddText draws names with all in them that a text form could trip over.
+func oddText(least int) *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.StringOfN(rapid.RuneFrom([]rune("a,@:=*\"\\' \t\u3164\u202e\u00a0ö#/\U000e0041")), least, 6, 100),
+		rapid.StringN(least, 6, 100).Filter(func(s string) bool { return !strings.Contains(s, ".") }),
+	)
+}
+
+func oddPath() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(oddText(1), 1, 3).Draw(t, "names"), ".")
+	})
+}
+
+func TestNamesAreQuotedOnlyWhereTheyMust(t *testing.T) {
+	for want, at := range map[string]Address{
+		"yarn:prod:root.a@gpu":           {"yarn", "prod", "root.a", "gpu"},
+		"yarn::root.a":                   {"yarn", "", "root.a", ""},
+		"yarn:*:*":                       {"yarn", "*", "*", ""},
+		`yarn:prod:"root.a@x"`:           {"yarn", "prod", "root.a@x", ""},
+		`yarn:prod:"root.a@x"@gpu`:       {"yarn", "prod", "root.a@x", "gpu"},
+		`yarn:prod:"root.a,b"@"p,q"`:     {"yarn", "prod", "root.a,b", "p,q"},
+		`yarn:"a:b":root.c:d`:            {"yarn", "a:b", "root.c:d", ""},
+		`yarn:prod:"root.a "`:            {"yarn", "prod", "root.a ", ""},
+		`yarn:prod:root.a=b*`:            {"yarn", "prod", "root.a=b*", ""},
+		`yarn:prod:root.a"b\c`:           {"yarn", "prod", `root.a"b\c`, ""},
+		`yarn:prod:"\"root"`:             {"yarn", "prod", `"root`, ""},
+		`yarn:prod:"root.a\u202e\u3164"`: {"yarn", "prod", "root.a\u202e\u3164", ""},
+		`yarn:prod:root.two words`:       {"yarn", "prod", "root.two words", ""},
+		"yarn:prod:root.größe":           {"yarn", "prod", "root.größe", ""},
+	} {
+		if got := at.String(); got != want {
+			t.Errorf("%+v is written %s; want %s", at, got, want)
+		}
+		if e, err := ParseExternal(want + ",cpu=1"); err != nil || e.Address != at {
+			t.Errorf("%s was read as %+v, %v", want, e.Address, err)
+		}
+		if back, err := ParseQueue(want); err != nil || back != at {
+			t.Errorf("%s was read as the queue %+v, %v", want, back, err)
+		}
+	}
+	for _, text := range []string{`yarn:prod:"root.a,cpu=1`, `yarn:prod:"root.a"b,cpu=1`, `yarn:prod:"root.\n",cpu=1`, `yarn:"prod,cpu=1`, `yarn:prod:root.a@"p,cpu=1`} {
+		if e, err := ParseExternal(text); err == nil || !strings.Contains(err.Error(), "double quotes") {
+			t.Errorf("%s: %+v, %v", text, e, err)
+		}
+	}
 }
 
 func TestExternalReadsBackExactly(t *testing.T) {
@@ -87,7 +134,7 @@ func TestExternalReadsBackExactly(t *testing.T) {
 
 func FuzzParseExternal(f *testing.F) {
 	for _, text := range []string{
-		"yarn:default:root.a.a1@gpu,memory=4GiB,cpu=4,yarn.io/gpu=1", "yarn::root.a,none", "yarn:a@b@,instances=0", "yarn:a", ",", ":,=", "yarn:a:b:c,cpu=1m",
+		"yarn:default:root.a.a1@gpu,memory=4GiB,cpu=4,yarn.io/gpu=1", "yarn::root.a,none", "yarn:a@b@,instances=0", "yarn:a", ",", ":,=", "yarn:a:b:c,cpu=1m", `yarn:"a:b":"c,d"@"e",cpu=1`, `yarn:"a"@p,cpu=1`,
 	} {
 		f.Add(text)
 	}

@@ -23,7 +23,8 @@ func NewLimits(parts ...External) []External {
 
 // ValidateLimits reports the first thing that is wrong with limits of external parts, as a
 // *FieldError: what Resource.Validate reports, no cluster, a partition, an Any that is only a part
-// of a name, or no quantity.
+// of the name of a cluster, or no quantity. An Any in a path is a character of the name of a queue:
+// there are no patterns.
 func ValidateLimits(parts []External) error {
 	if err := (Resource{External: parts}).Validate(); err != nil {
 		return err
@@ -36,8 +37,6 @@ func ValidateLimits(parts []External) error {
 			return &FieldError{field + ".partition", e.Partition, "no partition: a limit counts the parts in all of them"}
 		case e.Cluster == "" || e.Cluster != Any && strings.Contains(e.Cluster, Any):
 			return &FieldError{field + ".cluster", e.Cluster, `the name of a cluster, or "*" for all of the kind`}
-		case e.Path != Any && strings.Contains(e.Path, Any):
-			return &FieldError{field + ".path", e.Path, `the full path of a queue, for all below it too, or "*" for all queues`}
 		case e.IsUnset():
 			return &FieldError{field, "none", "quantities to limit, such as memory=200GiB"}
 		}

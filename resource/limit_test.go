@@ -65,7 +65,6 @@ func TestWrongLimitsOfExternalPartsAreRefused(t *testing.T) {
 		field  string
 	}{
 		"a partition":         {resource.NewLimits(part(t, "yarn:*:root.a@gpu,cpu=1")), "external[yarn:*:root.a@gpu].partition"},
-		"a part of a path":    {resource.NewLimits(part(t, "yarn:*:root.*,cpu=1")), "external[yarn:*:root.*].path"},
 		"a part of a cluster": {resource.NewLimits(part(t, "yarn:p*:root,cpu=1")), "external[yarn:p*:root].cluster"},
 		"no cluster":          {[]resource.External{part(t, "yarn::root,cpu=1")}, "external[yarn::root].cluster"},
 		"nothing limited":     {resource.NewLimits(part(t, "yarn:*:root,none")), "external[yarn:*:root]"},

@@ -258,82 +258,8 @@ func (v Vector) String() string {
 	return b.String()
 }
 
-// String returns "kind:cluster:path", and "@partition" after it if there is one. If the path
-// itself has an @, there is always one after it, so that ParseExternal does not take a part of the
-// path as the partition.
-func (a Address) String() string {
-	s := a.Kind + ":" + a.Cluster + ":" + a.Path
-	if a.Partition != "" || strings.Contains(a.Path, "@") {
-		s += "@" + a.Partition
-	}
-	return s
-}
-
 // externalExample is what an external part looks like.
 const externalExample = "yarn:default:root.a,memory=4GiB,cpu=4"
-
-// ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of
-// External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4". CLUSTER may be empty,
-// "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind.
-// The quantities are those of ParseVector; "none" is no quantity. An address cannot have a comma,
-// and a cluster cannot have a colon. The error is a *FieldError.
-func ParseExternal(text string) (External, error) {
-	place, quantities, some := strings.Cut(text, ",")
-	at, err := parseAddress(place)
-	if err != nil {
-		return External{}, err
-	}
-	if !some {
-		return External{}, &FieldError{"external", text, "quantities behind the address, as in " + externalExample}
-	}
-	e := External{Address: at}
-	if quantities == (Vector{}).String() {
-		return e, nil
-	}
-	within := "external[" + at.String() + "]"
-	for pair := range strings.SplitSeq(quantities, ",") {
-		name, value, found := strings.Cut(pair, "=")
-		if !found {
-			return External{}, &FieldError{within, pair, "NAME=QUANTITY, as in " + externalExample}
-		}
-		if _, twice := e.Get(name); twice {
-			return External{}, &FieldError{within + "." + name, value, "each dimension once"}
-		}
-		n, err := ParseQuantity(name, value)
-		if err != nil {
-			return External{}, fieldWithin(within, err)
-		}
-		e.Vector = e.With(name, n)
-	}
-	if err := e.Validate(); err != nil {
-		return External{}, fieldWithin(within, err)
-	}
-	return e, nil
-}
-
-// parseAddress reads "KIND:CLUSTER:PATH[@PARTITION]" or "KIND:PATH[@PARTITION]".
-func parseAddress(text string) (Address, error) {
-	parts := strings.SplitN(text, ":", 3)
-	if len(parts) == 1 {
-		return Address{}, &FieldError{"external", text, "KIND:CLUSTER:PATH and quantities, such as " + externalExample +
-			", or yarn:root.a,memory=4GiB,cpu=4 for the default cluster"}
-	}
-	at := Address{Kind: parts[0], Path: parts[len(parts)-1]}
-	if len(parts) == 3 {
-		at.Cluster = parts[1]
-	}
-	if i := strings.LastIndexByte(at.Path, '@'); i >= 0 {
-		path, partition := at.Path[:i], at.Path[i+1:]
-		if partition == "" && !strings.Contains(path, "@") {
-			return Address{}, &FieldError{"external", text, "the partition behind @, or no @ for the default one"}
-		}
-		at.Path, at.Partition = path, partition
-	}
-	if err := at.check(); err != nil {
-		return Address{}, err.within("external[" + text + "]")
-	}
-	return at, nil
-}
 
 // fieldWithin puts the field of a *FieldError below a path.
 func fieldWithin(path string, err error) error {

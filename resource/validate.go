@@ -133,6 +133,9 @@ func (a Address) check() *FieldError {
 	return nil
 }
 
+// WantPath says what ValidPath accepts, to be read after "want ".
+const WantPath = "at most 32 names with a dot between two, and 512 characters"
+
 // ValidPath reports whether a place in a cluster may have this path: names separated by dots.
 func ValidPath(path string) bool {
 	depth := 0

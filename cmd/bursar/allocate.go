@@ -48,6 +48,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
+		c.warn(f.doubts())
 		req.Async = *async
 		cl, err := c.either(cmd)
 		if err != nil {

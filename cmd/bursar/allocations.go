@@ -243,7 +243,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"process", processText(a.GetProcess()),
 		"main process", leaderEndText(a, now),
 		"engine at", a.GetAddress(),
-		"applications", strings.Join(a.GetApplicationIds(), ", "),
+		"applications", namesText(a.GetApplicationIds()),
 		"caller", a.GetCaller(),
 		"acts as", a.GetActingUser(),
 		"its agent claims", claimText(a.GetClaimed()),

@@ -308,7 +308,19 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	for i := range snapshot.Queues {
 		res.Queues = append(res.Queues, queueMessage(p, &snapshot.Queues[i]))
 	}
+	for _, u := range snapshot.Unaddressable {
+		res.Queues = append(res.Queues, unaddressableMessage(p, &u))
+	}
 	return res, nil
+}
+
+// unaddressableMessage is a queue that no request can name as a message of the API.
+func unaddressableMessage(p *bursarv1.Provider, u *providers.Unaddressable) *bursarv1.Queue {
+	path := strings.TrimPrefix(u.Parent+"."+u.Name, ".")
+	return &bursarv1.Queue{
+		Kind: p.GetKind(), Cluster: p.GetCluster(), Path: path, Parent: u.Parent, Partition: u.Partition,
+		Unaddressable: u.Reason, Unavailable: "no request can name it: " + u.Reason,
+	}
 }
 
 // queueMessage is a cluster's queue as a message of the API.

@@ -1,44 +1,35 @@
 package main
 
 import (
-	"strings"
+	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
 // clusterArg reads KIND:CLUSTER.
 func clusterArg(text string) (kind, cluster string, err error) {
-	kind, cluster, found := strings.Cut(text, ":")
-	if !found || kind == "" || cluster == "" || strings.Contains(cluster, ":") {
+	at, err := resource.ParseQueue(text)
+	if err != nil || at.Kind == "" || at.Cluster == "" || at.Path != "" {
 		return "", "", usagef("%q: want KIND:CLUSTER, such as yarn:prod", text)
 	}
-	return kind, cluster, nil
+	return at.Kind, at.Cluster, nil
 }
 
 // queueArg reads KIND, KIND:CLUSTER or KIND:CLUSTER:PATH[@PARTITION]. If there is a path, an empty
 // cluster means the default one.
 func queueArg(text string) (resource.Address, error) {
-	parts := strings.SplitN(text, ":", 3)
-	at := resource.Address{Kind: parts[0]}
-	if len(parts) > 1 {
-		at.Cluster = parts[1]
-	}
-	if len(parts) > 2 {
-		at.Path = parts[2]
-		if i := strings.LastIndexByte(at.Path, '@'); i >= 0 {
-			at.Path, at.Partition = at.Path[:i], at.Path[i+1:]
-		}
-	}
-	if at.Kind == "" || len(parts) == 2 && at.Cluster == "" || len(parts) == 3 && at.Path == "" {
-		return at, usagef("%q: want KIND:CLUSTER or KIND:CLUSTER:QUEUE, such as yarn:prod or yarn:prod:root.a", text)
+	at, err := resource.ParseQueue(text)
+	if wrong, is := errors.AsType[*resource.FieldError](err); is {
+		return at, usagef("%q: want %s", text, wrong.Want)
 	}
 	return at, nil
 }
 
-func clusterText(kind, cluster string) string { return kind + ":" + cluster }
+func clusterText(kind, cluster string) string { return kind + ":" + spelling.Name(cluster, ":,@") }
 
 func providerName(p *bursarv1.Provider) string { return clusterText(p.GetKind(), p.GetCluster()) }
 
@@ -81,6 +72,9 @@ func (c *cli) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Com
 	}
 	var found []cobra.Completion
 	for _, q := range page.GetQueues() {
+		if q.GetUnaddressable() != "" {
+			continue
+		}
 		found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+quantitiesText(q.GetAvailable())))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

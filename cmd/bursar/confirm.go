@@ -70,7 +70,7 @@ out.`,
 	flags.Int32Var(&f.pid, "pid", 0, "the engine's process on this machine")
 	flags.StringVar(&f.cgroup, "cgroup", "", "the engine's own cgroup below the cgroup mount")
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
-	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
+	flags.Var(namesFlag{&f.applications, "id"}, "application", "id of its application in an external cluster; repeatable")
 	addDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
 	flags.BoolVar(&f.limit, "limit", false, "with --pid: have the kernel cap the engine at what it is entitled to")
 	addSizeFlags(cmd, &f.entitled)

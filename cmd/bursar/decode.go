@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/yarn"
@@ -132,7 +133,7 @@ func (c *cli) printDecoded(s *yarn.Scheduler) error {
 	for _, e := range s.Entries {
 		q := &bursarv1.Queue{Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications}
 		row := []string{
-			e.Path, e.Partition, e.State, limitText(vectorMessage(e.Limit)), quantitiesText(vectorMessage(e.Used)), quantitiesText(vectorMessage(e.Guaranteed)),
+			spelling.Name(e.Path, ",@"), spelling.Name(e.Partition, ",@"), e.State, limitText(vectorMessage(e.Limit)), quantitiesText(vectorMessage(e.Used)), quantitiesText(vectorMessage(e.Guaranteed)),
 			percentText(e.AbsoluteCapacity), percentText(e.AbsoluteMaxCapacity), applicationsText(q),
 		}
 		if c.wide() {

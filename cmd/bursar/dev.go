@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -157,6 +159,9 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 	if err != nil {
 		return err
 	}
+	if config.Engines.Keeper == "" {
+		config.Engines.Keeper = c.devKeeper()
+	}
 	host, err := c.openAgent(ctx, config, loaded, agentStart{}, log)
 	if err != nil {
 		return err
@@ -177,6 +182,28 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 		return c.devUp(ctx, f, target, host.HostID(), time.Since(began))
 	})
 	return group.Wait()
+}
+
+// keeperName is the name of the program that is the parent of engines which the agent starts.
+const keeperName = "bursar-keeper"
+
+// devKeeper is the path of the keeper: next to this program, on the search path, or where packages
+// put it. If it is nowhere, dev says so and goes on, because most commands do without it.
+func (c *cli) devKeeper() string {
+	own, err := os.Executable()
+	if err != nil {
+		own = "/usr/bin/bursar"
+	}
+	sibling := filepath.Join(filepath.Dir(own), keeperName)
+	found, _ := exec.LookPath(keeperName)
+	for _, path := range []string{sibling, found, "/usr/libexec/bursar/" + keeperName} {
+		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	c.sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
+		"want it next to this one, as `make build` puts it, or `go build -o %s ./cmd/bursar-keeper`", keeperName, spelling.Shell(sibling))
+	return sibling
 }
 
 // devUp prints what runs and what to type next.

@@ -83,6 +83,7 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 }
 
 func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
+	c.warn(res.GetWarnings())
 	c.printf("%s\n", verdictText(res))
 	for _, text := range shortfallTexts(res.GetShortfalls()) {
 		c.printf("  %s\n", text)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -116,8 +117,8 @@ func (f filterFlag) Set(text string) error {
 		return err
 	}
 	for _, l := range set {
-		if l.Value != label.Any && strings.Contains(l.Value, label.Any) {
-			return &label.FieldError{Field: "labels[" + l.Key + "]", Value: l.Value, Want: "one value, or * alone for any"}
+		if l.Value != label.Any && strings.Contains(l.Value, label.Any) && !strings.Contains(text, l.Key+`="`) {
+			return &label.FieldError{Field: "labels[" + l.Key + "]", Value: l.Value, Want: "one value, or * alone for any; a value with a * in it in double quotes"}
 		}
 	}
 	return labelFlag(f).Set(text)
@@ -128,7 +129,41 @@ func (f filterFlag) text() string {
 	if len(f) == 0 {
 		return ""
 	}
-	return "--label " + labelsText(f)
+	return "--label " + spelling.Shell(labelsText(f))
+}
+
+// namesFlag adds names from "a,b". One with a comma, or blanks at its ends, is in double quotes.
+type namesFlag struct {
+	names *[]string
+	what  string
+}
+
+func (f namesFlag) String() string { return "" }
+
+func (f namesFlag) Type() string { return f.what }
+
+func (f namesFlag) Set(text string) error {
+	for rest := ","; rest != ""; {
+		name, behind, quoted, ok := spelling.CutName(strings.TrimLeft(text, " "), ",")
+		if name == "" || !ok {
+			return fmt.Errorf("%q: want names with commas between several, one with a comma in double quotes", text)
+		}
+		if !quoted {
+			name = strings.TrimSpace(name)
+		}
+		*f.names = append(*f.names, name)
+		rest, text = behind, strings.TrimPrefix(behind, ",")
+	}
+	return nil
+}
+
+// namesText writes names as namesFlag reads them.
+func namesText(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = spelling.Name(name, ",")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // filtersOf puts together what filters a list; empty without any.
@@ -139,7 +174,7 @@ func filtersOf(texts ...string) string {
 // filterText writes a flag that filters by one value or several; empty without any.
 func filterText(flag string, values ...string) string {
 	if text := strings.Join(values, ","); text != "" {
-		return flag + " " + text
+		return flag + " " + spelling.Shell(text)
 	}
 	return ""
 }
@@ -162,7 +197,7 @@ func (f externalFlag) String() string { return "" }
 func (f externalFlag) Type() string { return "part" }
 
 func (f externalFlag) Set(text string) error {
-	_, quantities, _ := strings.Cut(text, ",")
+	quantities := resource.ExternalQuantities(text)
 	for pair := range strings.SplitSeq(quantities, ",") {
 		name, value, isQuantity := strings.Cut(pair, "=")
 		// Other systems' words would be counted as something that no queue has.
@@ -180,7 +215,7 @@ func (f externalFlag) Set(text string) error {
 			return err
 		}
 	}
-	for pair := range strings.SplitSeq(text, ",") {
+	for pair := range strings.SplitSeq(quantities, ",") {
 		if name, value, isQuantity := strings.Cut(pair, "="); isQuantity {
 			if _, err := resource.ParseTyped(name, value); err != nil {
 				return err
@@ -252,7 +287,7 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags.Var(hostFlag{&f.host}, "host", "on this host and no other; with --wait it need not be there yet")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
 	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
-	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")
+	flags.Var(namesFlag{&f.avoid, "host"}, "avoid", "not on this host; repeatable")
 }
 
 // moreThanNothing refuses a size that is named and nothing.
@@ -263,6 +298,16 @@ func (f *sizeFlags) moreThanNothing() error {
 		}
 	}
 	return nil
+}
+
+// doubts are what the labels of the request hardly mean.
+func (f *requestFlags) doubts() (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(f.labels)) {
+		if doubt := label.Doubt(key, label.WellKnown()); doubt != "" {
+			list = append(list, doubt)
+		}
+	}
+	return list
 }
 
 // request returns what the flags ask for.

@@ -9,6 +9,7 @@ import (
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -131,7 +132,7 @@ func labelsText(labels map[string]string) string {
 	if err != nil {
 		return fmt.Sprint(labels)
 	}
-	return set.String()
+	return set.Text()
 }
 
 // selectorText writes a selector as a user types it.
@@ -160,7 +161,7 @@ func accountText(name *bursarv1.AccountName) string {
 		at := name.GetLabels()
 		queue := "queue " + resource.Address{Kind: at["kind"], Cluster: at["cluster"], Path: at["path"], Partition: at["partition"]}.String()
 		if user := at["user"]; user != "" {
-			return "user " + user + " in " + queue
+			return "user " + spelling.Name(user, "") + " in " + queue
 		}
 		return queue
 	case bursarv1.AccountKind_ACCOUNT_KIND_UNSPECIFIED:

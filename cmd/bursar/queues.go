@@ -25,7 +25,8 @@ requests that wait for it. AGE is the time since the cluster was read. -o wide
 adds what is guaranteed, the shares of the cluster, and when it was read.
 
 Of the queues that no cluster has, and that are there because requests name them,
-it shows some, and says how many more there are.
+it shows some, and says how many more there are. A queue that no request can name
+has its name in double quotes, and the note says why.
 
 With an argument it shows one cluster, or one queue and those below it. Name a
 queue by its full path, or by its last name if that is unique.`,
@@ -78,6 +79,9 @@ queue by its full path, or by its last name if that is unique.`,
 			if n := all.GetLeftOut(); n > 0 {
 				c.sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
 			}
+			if n := all.GetMoreUnaddressable(); n > 0 {
+				c.sayf("%d more queues are not shown: no request can name them", n)
+			}
 		})
 	}
 	cmd.AddCommand(c.queuesCheckCommand(), c.queuesDecodeCommand())
@@ -112,6 +116,7 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address, unr
 			return nil, err
 		}
 		all.LeftOut += page.GetLeftOut()
+		all.MoreUnaddressable += page.GetMoreUnaddressable()
 		for _, q := range page.GetQueues() {
 			if top == nil || isBelow(q.GetPath(), top.GetPath()) && (at.Partition == "" || q.GetPartition() == at.Partition) {
 				all.Queues = append(all.Queues, q)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -60,9 +61,16 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 // its last element.
 func (b *branch) name() string {
 	if b.above == nil {
-		return clusterText(b.GetKind(), b.GetCluster()) + ":" + b.GetPath()
+		if b.GetUnaddressable() != "" {
+			return clusterText(b.GetKind(), b.GetCluster()) + ":" + b.GetPath()
+		}
+		return resource.Address{Kind: b.GetKind(), Cluster: b.GetCluster(), Path: b.GetPath()}.String()
 	}
-	return strings.Repeat("  ", b.depth) + strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
+	name := strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
+	if b.GetUnaddressable() == "" { // else it is quoted
+		name = spelling.Name(name, ",@")
+	}
+	return strings.Repeat("  ", b.depth) + name
 }
 
 // note is why a queue grants nothing, and what its numbers do not mean, if the one above it does
@@ -119,7 +127,7 @@ func (c *cli) printQueues(queues []*bursarv1.Queue) {
 	for _, b := range treeOf(queues) {
 		a := b.GetAccount()
 		row := []string{
-			b.name(), b.GetPartition(), b.GetState(), limitText(a.GetLimit()), quantitiesText(b.GetUsed()), quantitiesText(oursOf(a)),
+			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), limitText(a.GetLimit()), quantitiesText(b.GetUsed()), quantitiesText(oursOf(a)),
 			b.availableText(), applicationsText(b.Queue), mastersText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
 		}
 		if c.wide() {

@@ -75,7 +75,7 @@ and "over" lists those accounts.`,
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
-	force := cmd.Flags().Bool("force", false, "even for a dimension that no host has yet")
+	force := cmd.Flags().Bool("force", false, "even for a dimension that no host has yet, a label that is not known, or a minimum above the limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selector, err := selectorArg(args[0])
 		if err != nil {
@@ -99,6 +99,7 @@ and "over" lists those accounts.`,
 		if err != nil {
 			return err
 		}
+		c.warn(set.warnings)
 		if set.over, err = accountsOver(cmd.Context(), cl, set.now); err != nil {
 			c.sayf("bursar: who is over the new limit is not known: %s", c.message(err))
 		}
@@ -166,7 +167,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 	source := cmd.Flags().String("source", "", "name of the set, by which --prune finds its rules (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
-	force := cmd.Flags().Bool("force", false, "no warning of dimensions that no host has yet")
+	force := cmd.Flags().Bool("force", false, "no warnings, such as of dimensions that no host has yet")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *file == "" {
@@ -196,10 +197,18 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 		}
 		if !*force {
 			c.sayUndeclared(slices.Concat(res.GetAdded(), res.GetChanged()))
+			c.warn(res.GetWarnings())
 		}
 		return c.print(res, func() { c.printApplied(res, *dryRun) })
 	}
 	return cmd
+}
+
+// warn prints warnings.
+func (c *cli) warn(warnings []string) {
+	for _, warning := range warnings {
+		c.sayf("bursar: warning: %s", warning)
+	}
 }
 
 // mostSelectors is how many rules a warning names.

@@ -28,9 +28,10 @@ type quotaChange struct {
 
 // setQuota is a rule that was set, or would be.
 type setQuota struct {
-	before *bursarv1.Quota // nil: there was none
-	now    *bursarv1.Quota
-	over   []overAccount
+	before   *bursarv1.Quota // nil: there was none
+	now      *bursarv1.Quota
+	warnings []string
+	over     []overAccount
 }
 
 // mostTries bounds how often a change is made again because somebody else was quicker.
@@ -50,11 +51,11 @@ func (q *quotaChange) put(ctx context.Context, cl *client.Client) (setQuota, err
 		if set.now, err = q.of(before); err != nil {
 			return set, err
 		}
-		now, err := q.send(ctx, cl, set.now, before.GetEtag())
+		now, warnings, err := q.send(ctx, cl, set.now, before.GetEtag())
 		if connect.CodeOf(err) == connect.CodeAborted {
 			continue
 		}
-		set.now = now
+		set.now, set.warnings = now, warnings
 		return set, err
 	}
 	return set, fmt.Errorf("quota %s: others change it all the time: nothing was changed", selectorText(q.selector))
@@ -70,14 +71,14 @@ func (q *quotaChange) read(ctx context.Context, cl *client.Client) (*bursarv1.Qu
 }
 
 // send puts a rule, if it is as it was when it had the etag, or asks what that would do.
-func (q *quotaChange) send(ctx context.Context, cl *client.Client, rule *bursarv1.Quota, etag string) (*bursarv1.Quota, error) {
+func (q *quotaChange) send(ctx context.Context, cl *client.Client, rule *bursarv1.Quota, etag string) (now *bursarv1.Quota, warnings []string, err error) {
 	if q.dryRun {
-		_, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true, Force: q.force})
+		res, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true, Force: q.force})
 		rule.Source = sourceAPI
-		return rule, err
+		return rule, res.GetWarnings(), err
 	}
 	res, err := cl.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: rule, IfEtag: &etag, Force: q.force})
-	return res.GetQuota(), err
+	return res.GetQuota(), res.GetWarnings(), err
 }
 
 // sourceAPI is the source of rules that were set over the API.

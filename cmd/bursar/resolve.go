@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -47,7 +48,7 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	if text == "" {
 		return "", usagef("an id that is empty")
 	}
-	if len(text) == idLength {
+	if isAllocationID(text) {
 		return text, nil
 	}
 	if len(text) < idLength {
@@ -75,6 +76,13 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 		return "", err
 	}
 	return found.GetAllocation().GetId(), nil
+}
+
+// isAllocationID reports whether a text is the whole id of an allocation. A request id may be as
+// long, but hardly has its letters alone.
+func isAllocationID(text string) bool {
+	_, err := ledger.ParseID(text)
+	return err == nil
 }
 
 // allocationIDs is allocationID for eachID.

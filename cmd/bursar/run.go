@@ -84,6 +84,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		if err != nil {
 			return err
 		}
+		c.warn(f.doubts())
 		if err := detached.check(cmd); err != nil {
 			return err
 		}

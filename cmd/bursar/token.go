@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
@@ -92,7 +93,7 @@ add it by hand.
 		}
 		err = c.printToken(entry, token, *out)
 		if err != nil && *out == "" && *file != "" {
-			return fmt.Errorf("%w, and the token with it: remove the identity with bursar token revoke %s, and create it again", err, *name)
+			return fmt.Errorf("%w, and the token with it: remove the identity with bursar token revoke %s, and create it again", err, spelling.Shell(*name))
 		}
 		return err
 	}

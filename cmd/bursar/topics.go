@@ -37,7 +37,7 @@ func topics() []*cobra.Command {
 			Short: "What the exit codes mean",
 			Long:  exitCodesText,
 		},
-		outputTopic(), externalTopic(),
+		outputTopic(), externalTopic(), namesTopic(),
 		{
 			Use:   "environment",
 			Short: "Environment variables",
@@ -158,6 +158,8 @@ waits for a queue as for a host.
   QUEUE      the full path: root.a.a1. Of YARN also its last name, a1, if that
              is unique
   PARTITION  a node label; if it is left out, the queue's default partition
+             Names with a comma or an @ are in double quotes; see: bursar help
+             names
   NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or
              another countable of the cluster such as yarn.io/gpu or licence
              am-memory and am-cpu: what the application's master takes of that

@@ -164,7 +164,8 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	}
 	got.report = ledger.ClusterReport{
 		ClusterName: r.ClusterName, Settle: r.pace.Settle, Incarnation: snapshot.Incarnation, Untrusted: snapshot.Untrusted,
-		Queues: queues, Applications: applicationReports(answers, ids),
+		Queues: queues, Unaddressable: UnaddressableQueues(&snapshot),
+		Applications: applicationReports(answers, ids),
 	}
 	return got, got.report.Prepare()
 }

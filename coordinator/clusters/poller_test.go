@@ -226,20 +226,42 @@ func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	})
 }
 
+// What a cluster calls a queue takes no other queue away, whatever the kind of the cluster.
+func TestANameOfAQueueHarmsNoOther(t *testing.T) {
+	for name, change := range map[string]func(*fakecluster.Cluster){
+		"a queue twice":          func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, c.Queues[1]) },
+		"a queue without a path": func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, providers.Queue{}) },
+		"a name that is no text": func(c *fakecluster.Cluster) { c.Queues[1].Path = "root.\xff" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newPollersRig(t, always(0.5))
+				defer w.close()
+				w.kind.Cluster("here").With(change)
+				w.put(prod)
+				passTime(time.Second)
+				if h := w.pollers.HealthOf(prod); h.Failures != 0 || !strings.Contains(h.Message, "queues that no request can name: 1") {
+					t.Errorf("%+v", h)
+				}
+				if c := w.cluster(); !c.Known || c.Unaddressable == nil {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
 func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fakecluster.Cluster)
 		within time.Duration
 		want   string
 	}{
-		"a panic":                {func(c *fakecluster.Cluster) { c.Panics = "ouch" }, time.Second, "ouch"},
-		"no answer":              {func(c *fakecluster.Cluster) { c.Hangs = true }, 11 * time.Second, "no answer within 10s"},
-		"a queue twice":          {func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, c.Queues[1]) }, time.Second, `queue "root.a"`},
-		"a queue without a path": {func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, providers.Queue{}) }, time.Second, `queue ""`},
+		"a panic":   {func(c *fakecluster.Cluster) { c.Panics = "ouch" }, time.Second, "ouch"},
+		"no answer": {func(c *fakecluster.Cluster) { c.Hangs = true }, 11 * time.Second, "no answer within 10s"},
 		"a negative limit": {func(c *fakecluster.Cluster) {
 			c.Queues[1].Limit = resource.Vector{}.WithMemory(-1)
 		}, time.Second, `queue "root.a"`},
-		"a name that is no text": {func(c *fakecluster.Cluster) { c.Queues[1].Path = "root.\xff" }, time.Second, "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -65,6 +65,19 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	return reports, nil
 }
 
+// UnaddressableQueues are the queues of a snapshot that no request can name, in the ledger's form;
+// nil: there are none.
+func UnaddressableQueues(s *providers.Snapshot) *ledger.UnaddressableQueues {
+	if len(s.Unaddressable) == 0 {
+		return nil
+	}
+	all := &ledger.UnaddressableQueues{More: s.MoreUnaddressable}
+	for _, u := range s.Unaddressable {
+		all.Listed = append(all.Listed, ledger.UnaddressableQueue(u))
+	}
+	return all
+}
+
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset() && q.Division == nil && q.ChildDivision == nil

@@ -35,6 +35,7 @@ type cluster struct {
 	capacity       fleet               // by the last report that could be relied on, see shareabroad.go
 	leaves         map[string][]string // full paths by their last element, sorted; nil if fullPaths
 	standard       map[string]string   // default partitions by path, of all paths
+	unaddressable  *UnaddressableQueues
 
 	reading *reading // a report that is being taken in; nil: none
 
@@ -108,6 +109,7 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	}
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
+	c.unaddressable = nil
 	c.reportedQueues, c.leaves, c.standard, c.capacity = 0, nil, nil, fleet{}
 	l.dimensionsGeneration++
 	l.timers.set(&c.timer, 0)

@@ -73,6 +73,20 @@ type HeldBack struct {
 	Reason string
 }
 
+// UnaddressableQueues are the first queues of a cluster that no request can name, and how many
+// there are in addition. Nobody changes them.
+type UnaddressableQueues struct {
+	Listed []UnaddressableQueue
+	More   int
+}
+
+// UnaddressableQueue is a queue of a cluster that no request can name.
+type UnaddressableQueue struct {
+	// Name is the last name of its path, escaped, Parent the path of the queue above, Partition the
+	// node label: all fit to be shown. Reason says why no request can name it.
+	Name, Parent, Partition, Reason string
+}
+
 // ApplicationReport is what a cluster says of one of our applications.
 type ApplicationReport struct {
 	ID string
@@ -112,6 +126,9 @@ type ClusterReport struct {
 	// Untrusted says why the figures cannot be relied on yet; empty if they can.
 	Untrusted string
 	Queues    []QueueReport
+	// Unaddressable are the queues that no request can name; nil: there are none. They are only
+	// shown: what they have counts in the queues above.
+	Unaddressable *UnaddressableQueues
 	// Applications are the answers about those that Ledger.Applications names, each asked for
 	// after the queues. An application without an answer counts as not seen by the cluster.
 	Applications []ApplicationReport

@@ -30,6 +30,8 @@ type ClusterInfo struct {
 	Unavailable string // why nothing is granted there; empty if it is available
 	Queues      int    // in the last report, counted once for each partition
 	Allocations int    // reserved and active ones that have a part there
+	// Unaddressable are the queues in the last report that no request can name; nil: none.
+	Unaddressable *UnaddressableQueues
 }
 
 // Queues yields the queues with addresses after the given one, in the order of Address.Compare:
@@ -146,6 +148,7 @@ func (l *Ledger) Clusters() []ClusterInfo {
 		list = append(list, ClusterInfo{
 			ClusterName: name, Configured: c.configured, Known: c.known, Asked: c.asked, Unavailable: c.unknown(l.now),
 			Queues: c.reportedQueues, Allocations: len(c.members),
+			Unaddressable: c.unaddressable,
 		})
 	}
 	return list

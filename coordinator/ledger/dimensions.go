@@ -27,7 +27,7 @@ type UndeclaredDimension struct {
 }
 
 func (u *UndeclaredDimension) String() string {
-	text := fmt.Sprintf("quota %s of %s is for %s, and no host, external cluster or configuration (dimensions) has that", u.Quota.Selector, u.Quota.Source, u.Dimension)
+	text := fmt.Sprintf("quota %s of %s is for %s, and no host, external cluster or configuration (dimensions) has that", u.Quota.Selector.Text(), u.Quota.Source, u.Dimension)
 	if u.near != "" {
 		text += ": did you mean " + u.near + "?"
 	}
@@ -110,7 +110,7 @@ func (d *Dimensions) Undeclared(q *Quota) (list []string) {
 func (d *Dimensions) hasPlace(at resource.Address) bool {
 	for _, c := range d.ledger.clusters {
 		if c.configured && c.Kind == at.Kind && (at.Cluster == resource.Any || at.Cluster == c.Cluster) &&
-			(at.Path == resource.Any || !c.known || c.hasPath(at.Path)) {
+			(at.Path == resource.Any || c.hasPath(at.Path) || !c.known && plainPath(at.Path)) {
 			return true
 		}
 	}
@@ -118,10 +118,10 @@ func (d *Dimensions) hasPlace(at resource.Address) bool {
 }
 
 // hasPath reports whether a cluster that is known has a queue of this path, or creates it when it
-// is used.
+// is used. A name with a "*" is more likely a pattern, which there is not, than one to be created.
 func (c *cluster) hasPath(path string) bool {
 	_, there := c.standard[path]
-	return there || c.autoCreates(queueKey{path, c.defaultPartition(path)})
+	return there || plainPath(path) && c.autoCreates(queueKey{path, c.defaultPartition(path)})
 }
 
 func (d *Dimensions) has(custom string) bool {
@@ -194,13 +194,13 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 		for _, part := range q.parts() {
 			for _, c := range part.vector.Custom() {
 				if slices.Contains(undeclared, c.Name) && !had.names(c.Name) {
-					return &FieldError{q.Selector.String() + ": " + part.field + "." + c.Name, c.Name, l.wantDimension(c.Name)}
+					return &FieldError{q.Selector.Text() + ": " + part.field + "." + c.Name, c.Name, l.wantDimension(c.Name)}
 				}
 			}
 		}
 		for _, p := range q.places() {
 			if at := p.at.String(); slices.Contains(undeclared, at) && !had.namesPlace(p.at) {
-				return &FieldError{q.Selector.String() + ": " + p.field, at, l.wantedPlace(p.at)}
+				return &FieldError{q.Selector.Text() + ": " + p.field, at, l.wantedPlace(p.at)}
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 }
 
 // wantPlace is what would be right instead of a place that no cluster has.
-const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path; force (--force) sets it all the same`
+const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path (there are no other patterns); force (--force) sets it all the same`
 
 // wantedPlace is wantPlace with the kinds that there are, if none is of this one, or with the queue
 // that was probably meant: by its last name, or in other case.

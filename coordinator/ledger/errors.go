@@ -58,7 +58,7 @@ func (n AccountName) Equal(other AccountName) bool {
 }
 
 func (n AccountName) String() string {
-	of := n.Labels.String()
+	of := n.Labels.Text()
 	switch {
 	case n.Kind == HostAccount:
 		of = n.Labels.Value(hostKey)

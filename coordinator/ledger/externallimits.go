@@ -22,10 +22,10 @@ import (
 // checkExternal checks the limits and the guarantees of external parts. The error is a *FieldError.
 func (q *Quota) checkExternal() error {
 	if err := resource.ValidateLimits(q.External); err != nil {
-		return outOfRange(q.Selector.String()+": limit", err)
+		return outOfRange(q.Selector.Text()+": limit", err)
 	}
 	if err := resource.ValidateGuarantees(q.GuaranteedExternal, q.External); err != nil {
-		return outOfRange(q.Selector.String()+": guaranteed", err)
+		return outOfRange(q.Selector.Text()+": guaranteed", err)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (h *HiddenQuota) Why() string {
 }
 
 func (h *HiddenQuota) String() string {
-	return fmt.Sprintf("quota %s of %s is not in force: %s", h.Selector, h.Source, h.Why())
+	return fmt.Sprintf("quota %s of %s is not in force: %s", h.Selector.Text(), h.Source, h.Why())
 }
 
 // tie reports whether it is hidden by a rule with another selector.
@@ -55,7 +55,7 @@ func (r *rule) taken(selector string) error {
 // tied refuses a rule that is as specific as another one.
 func tied(selector, with label.Selector) error {
 	return &FieldError{
-		"selector", selector.String(), "no tie with " + with.String() + ": a request could match both and neither is more specific; " +
+		"selector", selector.Text(), "no tie with " + with.Text() + ": a request could match both and neither is more specific; " +
 			"add a rule with the exact values of both, or make one of them more specific",
 	}
 }

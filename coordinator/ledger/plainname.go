@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // # Names that look like others
@@ -36,12 +38,7 @@ func plainPath(path string) bool {
 }
 
 func plainName(name string) bool {
-	return name == strings.TrimSpace(name) && !strings.ContainsFunc(name, func(r rune) bool { return r == '*' || unseen(r) })
-}
-
-// unseen reports whether a character cannot be seen, or changes how others are shown.
-func unseen(r rune) bool {
-	return !strconv.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return name == strings.TrimSpace(name) && !strings.ContainsFunc(name, func(r rune) bool { return r == '*' || spelling.Unseen(r) })
 }
 
 // plainly is what a path looks like.
@@ -49,7 +46,7 @@ func plainly(path string) string {
 	names := strings.Split(path, ".")
 	for i, name := range names {
 		name = strings.Map(func(r rune) rune {
-			if r == '*' || unseen(r) && !unicode.IsSpace(r) {
+			if r == '*' || spelling.Unseen(r) && !unicode.IsSpace(r) {
 				return -1
 			}
 			return r

@@ -126,7 +126,7 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	for _, q := range set.Quotas {
 		text := q.Selector.String()
 		if taken[text] {
-			return QuotaChanges{}, &FieldError{"selector", text, "each selector once in a set"}
+			return QuotaChanges{}, &FieldError{"selector", q.Selector.Text(), "each selector once in a set"}
 		}
 		taken[text] = true
 	}
@@ -139,7 +139,7 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	for _, name := range slices.Sorted(maps.Keys(l.latestRules().sources)) {
 		quotas := l.latestRules().sources[name]
 		if i := slices.IndexFunc(quotas, func(q Quota) bool { return taken[q.Selector.String()] }); i >= 0 && stored(name) && apart(name, source) {
-			return QuotaChanges{}, (&rule{Quota: quotas[i]}).taken(quotas[i].Selector.String())
+			return QuotaChanges{}, (&rule{Quota: quotas[i]}).taken(quotas[i].Selector.Text())
 		}
 		sources[name] = slices.DeleteFunc(slices.Clone(quotas), func(q Quota) bool {
 			return stored(name) && (taken[q.Selector.String()] || (set.Prune && name == source))

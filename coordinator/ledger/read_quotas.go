@@ -34,6 +34,9 @@ func (l *Ledger) Quotas() []Quota {
 	return list
 }
 
+// CountedKeys are the keys of labels by which rules count.
+func (l *Ledger) CountedKeys() []string { return l.latestRules().keys.Keys() }
+
 // QuotaAccounts yields the accounts of all rules with keys above after, ascending. Only the order
 // of keys has a meaning. The cost is that of the accounts which it yields.
 func (l *Ledger) QuotaAccounts(after string, yield func(key string, a AccountInfo) bool) {

@@ -99,6 +99,7 @@ func (r *reading) conclude(l *Ledger) {
 	c := r.cluster
 	c.reported, c.asked, c.taken, c.reportedQueues = true, r.Asked, r.taken, len(r.Queues)
 	c.incarnation, c.untrusted, c.answers, c.leaves, c.standard = r.Incarnation, r.Untrusted, r.answers, r.leaves, r.standard
+	c.unaddressable = r.Unaddressable
 	if c.fullPaths {
 		c.leaves = nil
 	}

@@ -138,7 +138,7 @@ func (rs *ruleset) admit() map[string][]*rule {
 			holder := taken[text]
 			err := q.check()
 			if holder != nil {
-				err = holder.taken(text)
+				err = holder.taken(q.Selector.Text())
 			}
 			if err != nil {
 				rs.hide(q, holder, err)
@@ -187,7 +187,7 @@ func (q Quota) check() error {
 		v    resource.Vector
 	}{{"limit", q.Limit}, {"guaranteed", q.Guaranteed}} {
 		if err := part.v.Validate(); err != nil {
-			return outOfRange(q.Selector.String()+": "+part.name, err)
+			return outOfRange(q.Selector.Text()+": "+part.name, err)
 		}
 	}
 	if err := q.checkExternal(); err != nil {
@@ -195,15 +195,15 @@ func (q Quota) check() error {
 	}
 	for dimension, guaranteed := range q.Guaranteed.All() {
 		if limit, limited := q.Limit.Get(dimension); limited && guaranteed > limit {
-			return &FieldError{q.Selector.String() + ": guaranteed." + dimension, resource.FormatQuantity(dimension, guaranteed), "at most the limit, " + resource.FormatQuantity(dimension, limit)}
+			return &FieldError{q.Selector.Text() + ": guaranteed." + dimension, resource.FormatQuantity(dimension, guaranteed), "at most the limit, " + resource.FormatQuantity(dimension, limit)}
 		}
 	}
 	if q.Weight < 0 {
-		return &FieldError{q.Selector.String() + ": weight", fmt.Sprint(q.Weight), "0 or more"}
+		return &FieldError{q.Selector.Text() + ": weight", fmt.Sprint(q.Weight), "0 or more"}
 	}
 	if q.Normalization != nil {
 		if err := q.Normalization.Validate(); err != nil {
-			return outOfRange(q.Selector.String()+": normalization", err)
+			return outOfRange(q.Selector.Text()+": normalization", err)
 		}
 	}
 	return nil
@@ -341,7 +341,7 @@ func (rs *ruleset) normalize(labels label.Set, v resource.Vector) (resource.Vect
 		}
 		rounded, err := r.Normalization.Apply(v)
 		if err != nil {
-			return v, fmt.Errorf("rule %s: %w", r.Selector, outOfRange("resource", err))
+			return v, fmt.Errorf("rule %s: %w", r.Selector.Text(), outOfRange("resource", err))
 		}
 		v = rounded
 	}

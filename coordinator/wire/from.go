@@ -53,6 +53,16 @@ func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 	return w, nil
 }
 
+// addressKey is the form of an address in the hash of a request. Stored hashes have it, so it never
+// changes.
+func addressKey(a resource.Address) string {
+	key := a.Kind + ":" + a.Cluster + ":" + a.Path
+	if a.Partition != "" || strings.Contains(a.Path, "@") {
+		key += "@" + a.Partition
+	}
+	return key
+}
+
 // RequestHash tells a repeat from another request under the same id: by the labels as they were
 // sent, so that a change of the label rules makes no difference, the resource, the priority and
 // the wishes. A repeat may wait for less time.
@@ -64,7 +74,7 @@ func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 		f.Number(quantity)
 	}
 	for _, x := range c.Resource.External {
-		f.Text(x.Address.String())
+		f.Text(addressKey(x.Address))
 		for dimension, quantity := range x.All() {
 			f.Text(dimension)
 			f.Number(quantity)

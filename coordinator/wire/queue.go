@@ -37,6 +37,18 @@ func QueueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
 	return m
 }
 
+// UnaddressableMessage is a queue that no request can name as the API shows it.
+func UnaddressableMessage(kind, cluster string, u *ledger.UnaddressableQueue, asked ledger.Instant) *bursarv1.Queue {
+	path := u.Name
+	if u.Parent != "" {
+		path = u.Parent + "." + u.Name
+	}
+	return &bursarv1.Queue{
+		Kind: kind, Cluster: cluster, Path: path, Parent: u.Parent, Partition: u.Partition, SnapshotTime: TimeMessage(asked),
+		Unaddressable: u.Reason, Unavailable: "no request can name it: " + u.Reason,
+	}
+}
+
 // ReportMessage is what a cluster says of a queue.
 func ReportMessage(r *ledger.QueueReport) *bursarv1.Queue {
 	return &bursarv1.Queue{

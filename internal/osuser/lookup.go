@@ -49,6 +49,8 @@ type Users struct {
 	// Slots has room for as many of the programs as may run at a time: each is a process and a
 	// thread for seconds if a directory of users does not answer. Nil: any number.
 	Slots chan struct{}
+	// Silence remembers that the name service does not answer; nil: each account waits anew.
+	Silence *Silence
 }
 
 var errPace = errors.New("users are looked up too often")
@@ -107,12 +109,32 @@ func (k key) is(found User) bool {
 func (k key) unknown() error { return fmt.Errorf("%s: %w", k, ErrNoUser) }
 
 func (u Users) withGroups(ctx context.Context, k key) (User, error) {
-	found, err := u.find(ctx, k)
-	if err != nil {
+	found, err := u.findInFile(k)
+	if err == nil {
+		found.Groups, err = u.groupsOfLocal(ctx, found)
+		return found, err
+	}
+	if found, err = u.find(ctx, k); err != nil {
 		return User{}, err
 	}
 	found.Groups, err = u.groups(ctx, found)
 	return found, err
+}
+
+// groupsOfLocal are the groups of an account of the file. A directory of users may add some. If it
+// does not answer, the account does without these: a directory that hangs stops no local user.
+func (u Users) groupsOfLocal(ctx context.Context, user User) ([]uint32, error) {
+	if u.Silence.lasts() {
+		return u.groupsOfFile(user)
+	}
+	short, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	groups, err := u.groups(short, user)
+	if err == nil || ctx.Err() != nil || short.Err() == nil {
+		return groups, err
+	}
+	u.Silence.note(user.Name, err)
+	return u.groupsOfFile(user)
 }
 
 // Self is the account of this process, for machines that know no such user.

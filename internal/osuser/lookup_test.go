@@ -3,6 +3,7 @@ package osuser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -151,6 +152,43 @@ func TestNameServiceThatHangsIsNotWaitedFor(t *testing.T) {
 	defer cancel()
 	if _, err := u.Named(ctx, "ldap"); err == nil || errors.Is(err, ErrNoUser) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An account of a file starts engines while a directory of users hangs, for itself and for others
+// who wait for it. It gets the groups of files.
+func TestLocalAccountsDoNotWaitForADirectoryThatHangs(t *testing.T) {
+	u := machine(t)
+	hang := "#!/bin/sh\nexec sleep 1000\n"
+	for _, program := range []string{u.ID, u.Getent} {
+		if err := os.WriteFile(program, []byte(hang), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var noted []string
+	u.Slots = make(chan struct{}, 1)
+	u.Silence = &Silence{Noted: func(user string, _ error) { noted = append(noted, user) }}
+	u.Slots <- struct{}{} // a lookup of another user hangs
+	for _, find := range []func() (User, error){
+		func() (User, error) { return u.Named(t.Context(), "alice") },
+		func() (User, error) { return u.OfUID(t.Context(), 1000) },
+	} {
+		if got, err := find(); err != nil || got.Name != "alice" || fmt.Sprint(got.Groups) != "[100 10 2000]" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if fmt.Sprint(noted) != "[alice]" { // the second does not wait
+		t.Errorf("noted: %v", noted)
+	}
+	<-u.Slots
+	u.Silence = nil
+	if got, err := u.Named(t.Context(), "alice"); err != nil || fmt.Sprint(got.Groups) != "[100 10 2000]" { // it hangs itself
+		t.Errorf("%+v, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := u.Named(ctx, "alice"); err == nil {
+		t.Error("the call has ended, and there is an answer")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/resource"
 )
@@ -63,7 +64,14 @@ func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource
 			case !value.IsSet():
 				return nil, &fieldError{at + "." + key, "has no value: want one, or leave it out"}
 			default:
-				*into = value.String()
+				name, rest, quoted, ok := spelling.CutName(value.String(), "")
+				switch {
+				case !ok || rest != "":
+					return nil, &fieldError{at + "." + key, yamlfile.Want(value.String(), `a name as it is, or all of it in double quotes, such as '"root.a*"'`)}
+				case key == "path" && !quoted && name != resource.Any && strings.Contains(name, resource.Any):
+					return nil, &fieldError{at + "." + key, yamlfile.Want(name, `the full path of a queue, for all below it too, or "*" for all queues; a name with a * in it in double quotes, such as '"root.a*"'`)}
+				}
+				*into = name
 			}
 		}
 		if e.Kind == "" {

@@ -77,7 +77,7 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 			return nil, doc.At(indexPath(i)+".selector", err.Error())
 		}
 		if before, twice := places[selector.String()]; twice {
-			return nil, doc.At(indexPath(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector, indexPath(before)))
+			return nil, doc.At(indexPath(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector.Text(), indexPath(before)))
 		}
 		places[selector.String()] = i
 		quotas[i] = q

@@ -93,10 +93,17 @@ func TestExampleIsRight(t *testing.T) {
 		if limit := q.GetLimit(); len(limit.GetCustom())+len(limit.GetExternal()) > 0 {
 			t.Errorf("%v is for more than every host has", q.GetSelector())
 		}
+		// If no label rule gives a label, all requests without it share an account.
+		_, ofUsers := q.GetSelector()["user"]
+		for key, value := range q.GetSelector() {
+			if value == "*" && !ofUsers {
+				t.Errorf("%v is one account of everybody whose requests have no %s", q.GetSelector(), key)
+			}
+		}
 	}
 	whole := regexp.MustCompile("(?m)^  #([- ] )").ReplaceAll(text, []byte("  $1"))
-	if all, err := quotafile.Parse("quotas.yaml", whole); err != nil || len(all) != len(got)+2 {
-		t.Errorf("with what is a comment: %d rules, %v; want %d", len(all), err, len(got)+2)
+	if all, err := quotafile.Parse("quotas.yaml", whole); err != nil || len(all) != len(got)+3 {
+		t.Errorf("with what is a comment: %d rules, %v; want %d", len(all), err, len(got)+3)
 	}
 }
 

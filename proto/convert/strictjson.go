@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -36,7 +37,8 @@ func (StrictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// Unmarshal reads a message. The error names the field and its place.
+// Unmarshal reads a message. The error is a *resource.FieldError if the value of a field is wrong,
+// and otherwise names the field and its place.
 func (c StrictJSON) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -48,5 +50,15 @@ func (c StrictJSON) Unmarshal(text []byte, message any) error {
 	if err := checkJSON(text, c.MaxDecoded); err != nil {
 		return err
 	}
-	return protojson.UnmarshalOptions{}.Unmarshal(text, m)
+	err := protojson.UnmarshalOptions{}.Unmarshal(text, m)
+	if err == nil {
+		return nil
+	}
+	if !json.Valid(text) {
+		return err //nolint:wrapcheck // it names the place
+	}
+	if fault := jsonFault("", text, m.ProtoReflect().Descriptor()); fault != nil {
+		return fault
+	}
+	return err //nolint:wrapcheck // it names the field and its place
 }

@@ -16,7 +16,6 @@ const (
 	maxQueues       = 10_000
 	maxApplications = 100_000
 	maxText         = 256 // characters of a text that is only shown
-	maxPartition    = 128 // characters, as in an address
 	maxID           = 128 // characters of an application's id, as in the contract
 	maxShown        = 80  // bytes of a value in an error
 )
@@ -27,6 +26,10 @@ type Answer struct {
 	Server, Incarnation, Untrusted string
 	// Queues are in the order in which they were printed.
 	Queues []providers.Queue
+	// Unaddressable are the first queues of the list that have no queue above them there, and
+	// MoreUnaddressable is how many there are in addition.
+	Unaddressable     []providers.Unaddressable
+	MoreUnaddressable int
 	// Applications are those that were listed; ListsApplications says that there was a list, so
 	// that what is not in it is not there.
 	Applications      []providers.Application

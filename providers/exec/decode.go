@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -64,8 +64,6 @@ func wellFormed(data []byte) error {
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
 		return missing("", "one JSON object; the command printed nothing there")
-	case !utf8.Valid(data):
-		return refuse("", quoted(string(data[:min(len(data), 2*maxShown)])), "text in UTF-8")
 	}
 	var value json.RawMessage
 	err := json.Unmarshal(data, &value)
@@ -111,13 +109,14 @@ func checkVersion(data []byte) error {
 
 // queue reads one queue.
 func (r reader) queue(at string) (q providers.Queue, err error) {
-	used := false
+	used, named := false, false
 	err = r.object(at, "path, partition, limit, used, guaranteed, mayGrow, heldBack, state or closed", func(key, at string) (known bool, err error) {
 		switch key {
 		case "path":
-			q.Path, err = r.text(at, 0)
+			named = true
+			q.Path, err = r.name(at)
 		case "partition":
-			q.Partition, err = r.text(at, maxPartition)
+			q.Partition, err = r.name(at)
 		case "limit":
 			q.Limit, err = r.vector(at, `; for no limit leave it out`)
 		case "used":
@@ -141,8 +140,8 @@ func (r reader) queue(at string) (q providers.Queue, err error) {
 	if err != nil {
 		return q, err
 	}
-	if err := checkPlace(at, q.Path, q.Partition); err != nil {
-		return q, err
+	if !named {
+		return q, missing(at+".path", "the path of the queue, such as licences or team-a.batch")
 	}
 	// A figure that is left out by mistake would be room that is not there.
 	for dimension := range q.Limit.All() {
@@ -199,43 +198,23 @@ func fieldOf(dimension string) string {
 	return "custom." + dimension
 }
 
-// checkPlace checks the address of a queue: somebody must be able to ask for it.
-func checkPlace(at, path, partition string) error {
-	const wantText = "no commas, no @, no colons, no *, and no blanks at its ends"
-	switch {
-	case path == "":
-		return missing(at+".path", "the path of the queue, such as licences or team-a.batch")
-	case !resource.ValidPath(path):
-		return refuse(at+".path", quoted(path), "1 to 32 names with a dot between two, of at most 512 characters together")
-	case !writable(path):
-		return refuse(at+".path", quoted(path), wantText)
-	case !writable(partition):
-		return refuse(at+".partition", quoted(partition), wantText)
-	}
-	return nil
-}
-
-// writable reports whether a name can be written on a command line, and means itself in a limit.
-func writable(name string) bool {
-	return strings.TrimSpace(name) == name && !strings.ContainsAny(name, ",@:*")
-}
-
 // application reads one application.
 func (r reader) application(at string) (a providers.Application, err error) {
 	var partition string
 	var held resource.Vector
-	given := false
+	given, queue := false, false
 	a.Known = true
 	err = r.object(at, "id, queue, partition, user, allocated or ended", func(key, at string) (known bool, err error) {
 		switch key {
 		case "id":
 			a.ID, err = r.text(at, maxID)
 		case "queue":
-			a.Queue, err = r.text(at, 0)
+			queue = true
+			a.Queue, err = r.name(at)
 		case "partition":
-			partition, err = r.text(at, maxPartition)
+			partition, err = r.name(at)
 		case "user":
-			a.User, err = r.text(at, maxText)
+			a.User, err = r.name(at)
 		case "allocated":
 			given = true
 			held, err = r.vector(at, "")
@@ -251,7 +230,7 @@ func (r reader) application(at string) (a providers.Application, err error) {
 		return a, err
 	case a.ID == "":
 		return a, missing(at+".id", "the id that confirm --application names")
-	case a.Queue == "":
+	case !queue:
 		return a, missing(at+".queue", "the path of its queue")
 	case !given && !a.Ended:
 		return a, missing(at+".allocated", "what it holds in its queue, or {} for nothing")
@@ -260,37 +239,42 @@ func (r reader) application(at string) (a providers.Application, err error) {
 	return a, nil
 }
 
-// check checks the parts of an answer against each other, and fills in the queues above.
+// place is where a queue is.
+type place struct{ path, partition string }
+
+// check checks the parts of an answer against each other, and fills in the queues above. A name of
+// a queue refuses nothing, because others than the author of the command may choose it: a queue
+// without the one above it becomes unaddressable here, and other names are providers.Clean's.
 func (a *Answer) check() error {
-	type place struct{ path, partition string }
 	indexes := make(map[place]int, len(a.Queues))
 	for i := range a.Queues {
 		q := &a.Queues[i]
-		at := place{q.Path, q.Partition}
-		if before, twice := indexes[at]; twice {
-			return refuse(fmt.Sprintf("queues[%d].path", i), quoted(q.Path), fmt.Sprintf("each path once in each partition; queues[%d] has it, too", before))
+		if _, twice := indexes[place{q.Path, q.Partition}]; !twice {
+			indexes[place{q.Path, q.Partition}] = i
 		}
-		indexes[at] = i
 	}
-	for i := range a.Queues {
-		q := &a.Queues[i]
+	kept := make([]providers.Queue, 0, len(a.Queues))
+	for i, q := range a.Queues {
 		dot := strings.LastIndexByte(q.Path, '.')
-		if dot < 0 {
+		if dot < 0 || !resource.ValidPath(q.Path) {
+			kept = append(kept, q)
 			continue
 		}
 		q.Parent = q.Path[:dot]
-		above, there := indexes[place{q.Parent, q.Partition}]
-		if !there {
-			return refuse(fmt.Sprintf("queues[%d].path", i), quoted(q.Path),
-				fmt.Sprintf("the queue above it, %s, in the list and in the same partition; it needs no limit. Or a path without dots", quoted(q.Parent)))
+		if gap := gapAbove(q.Path, func(path string) bool { _, there := indexes[place{path, q.Partition}]; return there }); gap != "" {
+			a.leaveOut(&q, gap)
+			continue
 		}
+		above := indexes[place{q.Parent, q.Partition}]
 		for _, countable := range q.Limit.Custom() {
 			if !a.Queues[above].Limit.Has(countable.Name) {
 				return missing(fmt.Sprintf("queues[%d].limit.custom.%s", above, countable.Name),
 					fmt.Sprintf("a limit, as queues[%d] below it has one; a custom countable that is not listed is none", i))
 			}
 		}
+		kept = append(kept, q)
 	}
+	a.Queues = kept
 	ids := make(map[string]int, len(a.Applications))
 	for i := range a.Applications {
 		of := &a.Applications[i]
@@ -305,4 +289,27 @@ func (a *Answer) check() error {
 		}
 	}
 	return nil
+}
+
+// gapAbove returns the first path above a queue that has no queue; empty: there is none.
+func gapAbove(path string, there func(path string) bool) string {
+	for dot := strings.LastIndexByte(path, '.'); dot >= 0; dot = strings.LastIndexByte(path, '.') {
+		if path = path[:dot]; !there(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// leaveOut takes a queue out because one above it is not in the list. A request for it would count
+// in a queue of which nothing is known.
+func (a *Answer) leaveOut(q *providers.Queue, gap string) {
+	if len(a.Unaddressable) == providers.MostUnaddressable {
+		a.MoreUnaddressable++
+		return
+	}
+	a.Unaddressable = append(a.Unaddressable, providers.Unaddressable{
+		Name: spelling.Quoted(q.Path, maxShown), Partition: q.Partition,
+		Reason: "the queue above it, " + spelling.Quoted(gap, maxShown) + ", is not in the list in the same partition",
+	})
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -77,7 +78,6 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"nothing":              {" \n", "standard output: missing: want one JSON object; the command printed nothing there"},
 		"words":                {"lmgrd is down\n", `standard output: "lmgrd is down": want one JSON object (byte 1: invalid character 'l' looking for beginning of value)`},
 		"a terminal's":         {"\x1b[31m\u202e{}", `standard output: "\x1b[31m\u202e{}": want one JSON object (byte 1: `},
-		"not UTF-8":            {"{\"version\":1,\"server\":\"\xff\"}", `standard output: "{\"version\":1,\"server\":\"\xff\"}": want text in UTF-8`},
 		"cut off":              {`{"version":1,"queues":[{"path":"a"`, `standard output: "{\"version\":1,\"queues\":[{\"path\":\"a\"": want one JSON object (byte 34: unexpected end of JSON input)`},
 		"two":                  {"{\"version\":1,\n\"queues\":[{\"path\":\"a\"}]} {}\n", `standard output: "\"queues\":[{\"path\":\"a\"}]} {}": want one JSON object (byte 40: invalid character '{' after top-level value)`},
 		"a list":               {`[]`, `standard output: []: want one JSON object`},
@@ -92,24 +92,10 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"too many":             {`{"version":1,"queues":[` + strings.Repeat(one+",", 10000) + one + `]}`, "queues: more than 10000 of them: want at most 10000"},
 		"no queue":             {`{"version":1,"queues":["a"]}`, `queues[0]: "a": want an object`},
 		"no path":              {`{"version":1,"queues":[{"state":"up"}]}`, "queues[0].path: missing: want the path of the queue, such as licences or team-a.batch"},
-		"an empty path":        {`{"version":1,"queues":[{"path":""}]}`, `queues[0].path: "": want a text, or no such field`},
-		"an empty name":        {`{"version":1,"queues":[{"path":"a..b"}]}`, `queues[0].path: "a..b": want 1 to 32 names`},
-		"a comma":              {`{"version":1,"queues":[{"path":"a,b"}]}`, `queues[0].path: "a,b": want no commas`},
-		"a control character":  {`{"version":1,"queues":[{"path":"a\u0007"}]}`, `queues[0].path: "a\a": want no characters that cannot be seen`},
-		"a mark of direction":  {`{"version":1,"queues":[{"path":"a\u202eb"}]}`, `queues[0].path: "a\u202eb": want no characters that cannot be seen`},
-		"any path":             {`{"version":1,"queues":[{"path":"*"}]}`, `queues[0].path: "*": want no commas, no @, no colons, no *`},
-		"a part of a path":     {`{"version":1,"queues":[{"path":"a*"}]}`, `queues[0].path: "a*": want no commas`},
-		"a colon":              {`{"version":1,"queues":[{"path":"a:b"}]}`, `queues[0].path: "a:b": want no commas`},
 		"a master":             {limit(`"custom":{"am-memory":1}`), `queues[0].limit.custom.am-memory: "am-memory": want another name`},
 		"applications":         {limit(`"custom":{"applications":1}`), `queues[0].limit.custom.applications: "applications": want another name`},
-		"any partition":        {queue(`"partition":"*"`), `queues[0].partition: "*": want no commas`},
 		"a hostile reason":     {`{"version":1,"queues":[{"path":"a"}],"untrusted":"\u001b[2Jall is well"}`, `untrusted: "\x1b[2Jall is well": want no characters that cannot be seen`},
-		"blanks at its end":    {`{"version":1,"queues":[{"path":"a "}]}`, `queues[0].path: "a ": want no commas, no @, no colons, no *, and no blanks at its ends`},
 		"a size of 4":          {limit(`"memory":4`), "queues[0].limit.memory: 4: want a size with its unit"},
-		"with a partition":     {`{"version":1,"queues":[{"path":"a@p"}]}`, `queues[0].path: "a@p": want no commas, no @`},
-		"a queue twice":        {`{"version":1,"queues":[{"path":"a"},{"path":"b"},{"path":"a"}]}`, `queues[2].path: "a": want each path once in each partition; queues[0] has it, too`},
-		"no queue above":       {`{"version":1,"queues":[{"path":"a"},{"path":"a.b.c"}]}`, `queues[1].path: "a.b.c": want the queue above it, "a.b", in the list`},
-		"above elsewhere":      {`{"version":1,"queues":[{"path":"a","partition":"x"},{"path":"a.b"}]}`, `queues[1].path: "a.b": want the queue above it, "a", in the list and in the same partition`},
 		"none above":           {`{"version":1,"queues":[{"path":"a.b","limit":{"custom":{"x":1}},"used":{"custom":{"x":0}}},{"path":"a"}]}`, "queues[1].limit.custom.x: missing: want a limit, as queues[0] below it has one"},
 		"a text for a limit":   {queue(`"limit":"64GiB"`), `queues[0].limit: "64GiB": want an object`},
 		"closed":               {queue(`"closed":"yes"`), `queues[0].closed: "yes": want true or false`},
@@ -148,7 +134,6 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"an application twice": {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a","allocated":{}},{"id":"x","queue":"a","allocated":{}}]}`, `applications[1].id: "x": want each id once; applications[0] has it, too`},
 		"no id":                {`{"version":1,"queues":[{"path":"a"}],"applications":[{"queue":"a"}]}`, "applications[0].id: missing: want the id that confirm --application names"},
 		"a long id":            {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"` + strings.Repeat("x", 129) + `"}]}`, `applications[0].id: "` + strings.Repeat("x", 76) + ` …": want at most 128 characters`},
-		"no user's name":       {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a","user":"","allocated":{}}]}`, `applications[0].user: "": want a text, or no such field`},
 		"an id, no queue":      {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","allocated":{}}]}`, "applications[0].queue: missing: want the path of its queue"},
 		"in another queue":     {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"b","allocated":{}}]}`, `applications[0].queue: "b": want the path of a queue in the list, in the same partition`},
 		"holds what?":          {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a"}]}`, "applications[0].allocated: missing: want what it holds in its queue, or {} for nothing"},
@@ -244,6 +229,86 @@ func TestWhatIsPrintedIsRead(t *testing.T) {
 	})
 }
 
+// answered is a provider of one answer.
+type answered struct {
+	providers.Provider
+	answer *Answer
+}
+
+func (p answered) Snapshot(context.Context) (providers.Snapshot, error) {
+	a := p.answer
+	return providers.Snapshot{Queues: a.Queues, Unaddressable: a.Unaddressable, MoreUnaddressable: a.MoreUnaddressable}, nil
+}
+
+// cleaned is an answer as coordinators read it.
+func cleaned(t *testing.T, a *Answer) providers.Snapshot {
+	t.Helper()
+	s, err := providers.Clean(answered{answer: a}).Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Others than the author of a command may choose the names of queues. None of them hides another
+// queue, and a queue that no request can name is listed as one.
+func TestNoNameHidesAnotherQueue(t *testing.T) {
+	long := strings.Repeat("x", 64<<10)
+	for name, test := range map[string]struct {
+		path   string // as JSON, without the quotes
+		kept   string // as it is kept; empty: no request can name it
+		shown  string // how it is listed then
+		reason string
+	}{
+		"a comma":           {path: "a,b", kept: "a,b"},
+		"a colon":           {path: "a:b", kept: "a:b"},
+		"an address":        {path: "a@p", kept: "a@p"},
+		"a star in it":      {path: "a*", kept: "a*"},
+		"a blank behind":    {path: "ok ", kept: "ok "},
+		"blanks alone":      {path: "  ", kept: "  "},
+		"the star":          {path: "*", shown: `"*"`, reason: `"*" stands for every queue and partition`},
+		"nothing":           {path: "", shown: `""`, reason: "it has no name"},
+		"an empty name":     {path: "a..b", shown: `"a..b"`, reason: "it has no name"},
+		"NUL":               {path: `a\u0000b`, shown: `"a\u0000b"`, reason: "its name has characters that cannot be seen"},
+		"a direction":       {path: `a\u202eb`, shown: `"a\u202eb"`, reason: "its name has characters that cannot be seen"},
+		"a wide blank":      {path: `ok\u3000`, shown: `"ok\u3000"`, reason: "its name has characters that cannot be seen"},
+		"half a character":  {path: `ok\ud800`, shown: "\"ok\ufffd\"", reason: "its name has lost characters"},
+		"no UTF-8":          {path: "ok\xff", shown: "\"ok\ufffd\"", reason: "its name has lost characters"},
+		"64 KiB":            {path: long, shown: `"xxxx`, reason: "its path is too long"},
+		"nothing above it":  {path: "a.b", shown: `"a.b"`, reason: `the queue above it, "a", is not in the list`},
+		"no two above it":   {path: "ok.b.c", shown: `"ok.b.c"`, reason: `the queue above it, "ok.b", is not in the list`},
+		"the name of other": {path: "ok2", shown: `"ok2"`, reason: "another queue has the same path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := Decode([]byte(`{"version":1,"queues":[{"path":"ok","limit":{"cpu":1},"used":{"cpu":0}},{"path":"ok2"},{"path":"` + test.path + `"}],
+				"applications":[{"id":"1","queue":"` + test.path + `","allocated":{}}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := cleaned(t, a)
+			paths := map[string]providers.Queue{}
+			for _, q := range s.Queues {
+				paths[q.Path] = q
+			}
+			if q, there := paths["ok"]; !there || q.Closed || q.Limit.CPU() != 1000 {
+				t.Errorf("the queue next to it is %+v", q)
+			}
+			if q := paths["ok2"]; q.Closed != (test.path == "ok2") {
+				t.Errorf("ok2 is %+v", q)
+			}
+			if test.kept != "" {
+				if _, there := paths[test.kept]; !there || len(s.Unaddressable) != 0 {
+					t.Errorf("kept are %v, left out %v", paths, s.Unaddressable)
+				}
+				return
+			}
+			if len(s.Unaddressable) != 1 || !strings.HasPrefix(s.Unaddressable[0].Name, test.shown) || !strings.HasPrefix(s.Unaddressable[0].Reason, test.reason) {
+				t.Errorf("listed as unaddressable are %q; want %s: %s", s.Unaddressable, test.shown, test.reason)
+			}
+		})
+	}
+}
+
 // FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers makes sense.
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
@@ -268,19 +333,20 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		places := map[string]bool{}
-		for _, q := range a.Queues {
-			places[q.Path+"@"+q.Partition] = true
+		clean := cleaned(t, a)
+		places := map[place]bool{}
+		for _, q := range clean.Queues {
+			places[place{q.Path, q.Partition}] = true
 		}
-		if len(a.Queues) == 0 || len(places) != len(a.Queues) {
-			t.Fatalf("%d queues in %d places", len(a.Queues), len(places))
+		if len(clean.Queues)+len(clean.Unaddressable)+clean.MoreUnaddressable == 0 || len(places) != len(clean.Queues) {
+			t.Fatalf("%d queues in %d places", len(clean.Queues), len(places))
 		}
-		for _, q := range a.Queues {
+		for _, q := range clean.Queues {
 			at := resource.Resource{External: []resource.External{{Address: resource.Address{Kind: "exec", Cluster: "c", Path: q.Path, Partition: q.Partition}}}}
 			if err := at.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if q.Parent != "" && (!places[q.Parent+"@"+q.Partition] || !strings.HasPrefix(q.Path, q.Parent+".")) {
+			if q.Parent != "" && (!places[place{q.Parent, q.Partition}] || !strings.HasPrefix(q.Path, q.Parent+".")) {
 				t.Fatalf("%q is not below %q", q.Path, q.Parent)
 			}
 			for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.MayGrow} {

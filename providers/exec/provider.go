@@ -129,7 +129,8 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	if err != nil {
 		return providers.Snapshot{}, &CommandError{p.path(), err, said}
 	}
-	snapshot := providers.Snapshot{Server: answer.Server, Incarnation: answer.Incarnation, Untrusted: answer.Untrusted, Queues: answer.Queues}
+	snapshot := providers.Snapshot{Server: answer.Server, Incarnation: answer.Incarnation, Untrusted: answer.Untrusted, Queues: answer.Queues,
+		Unaddressable: answer.Unaddressable, MoreUnaddressable: answer.MoreUnaddressable}
 	if snapshot.Server == "" {
 		snapshot.Server = p.path()
 	}

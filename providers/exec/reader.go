@@ -111,6 +111,15 @@ func (r reader) text(at string, most int) (string, error) {
 	return text, nil
 }
 
+// name reads a name that others than the author of the command may have chosen, whatever it is.
+// What is not UTF-8 is replaced by U+FFFD.
+func (r reader) name(at string) (string, error) {
+	if r.json.PeekKind() != jsontext.KindString {
+		return "", r.mistyped(at, "a text")
+	}
+	return r.string()
+}
+
 func (r reader) boolean(at string) (bool, error) {
 	switch kind := r.json.PeekKind(); kind {
 	case jsontext.KindTrue, jsontext.KindFalse:

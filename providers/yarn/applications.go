@@ -268,13 +268,13 @@ type applicationAnswer struct {
 func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	switch string(key) {
 	case "id":
-		a.id, _, err = r.name()
+		err = chosen(r, &a.id)
 	case "state":
 		a.state, err = r.text()
 	case "queue":
-		a.queue, _, err = r.name()
+		err = chosen(r, &a.queue)
 	case "user":
-		a.user, _, err = r.name()
+		err = chosen(r, &a.user)
 	case "finalStatus":
 		a.finalStatus, err = r.text()
 	case "diagnostics":
@@ -296,6 +296,14 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	default:
 		err = r.skip()
 	}
+	return err
+}
+
+// chosen reads a name that a user of the cluster may have chosen. One with a fault is left empty:
+// nobody can ask for it.
+func chosen(r *reader, at *string) error {
+	name, err := r.name()
+	*at = name.text
 	return err
 }
 

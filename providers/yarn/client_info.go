@@ -15,7 +15,7 @@ import (
 // read the value.
 func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 	from := &stream{from: r}
-	answer := &reader{tokens: tokensOf(from), names: map[string]string{}}
+	answer := &reader{tokens: tokensOf(from), names: map[string]chosenName{}}
 	if answer.next() != jsontext.KindBeginObject {
 		return malformed("no object")
 	}

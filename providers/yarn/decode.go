@@ -27,7 +27,7 @@ func Decode(r io.Reader) (*Scheduler, error) {
 		return nil, refuseText(string(text))
 	}
 	from := &stream{from: io.MultiReader(bytes.NewReader(head), r)}
-	a := answer{reader: reader{tokens: tokensOf(from), names: map[string]string{}}}
+	a := answer{reader: reader{tokens: tokensOf(from), names: map[string]chosenName{}}}
 	err = a.read()
 	if refused, is := errors.AsType[*AnswerError](err); is {
 		return nil, refused
@@ -149,7 +149,7 @@ func (a *answer) scheduler() (*Scheduler, error) {
 // scheduler is what schedulerInfo says. What kind it is it says itself, and its fields do. Without
 // a type, as from some gateways, the fields are enough.
 func (n *node) scheduler() (*Scheduler, error) {
-	fair, capacity := len(n.root) > 0, n.name != "" || n.tooLong || len(n.children) > 0 || len(n.capacities) > 0
+	fair, capacity := len(n.root) > 0, n.name != "" || n.fault != "" || len(n.children) > 0 || len(n.capacities) > 0
 	switch {
 	case n.kind != "" && !slices.Contains([]string{"capacityScheduler", "fairScheduler", "fifoScheduler"}, n.kind):
 		return nil, malformed(fmt.Sprintf("a scheduler of type %q: want capacityScheduler, fairScheduler or fifoScheduler", excerpt(n.kind)))

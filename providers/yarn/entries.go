@@ -3,6 +3,7 @@ package yarn
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bursar/bursar/resource"
@@ -66,15 +67,15 @@ func fifoScheduler(info *node) *Scheduler {
 // list appends a queue and those below it; seen are the paths that are there, with how many entries
 // there are up to the last of each.
 func (s *Scheduler) list(n *node, parent string, seen map[string]int) error {
-	path, err := n.pathBelow(parent)
-	if err != nil {
-		return err
+	path, fault := n.pathBelow(parent, s.Kind)
+	if fault == "" && seen[path] > 0 {
+		fault = "the path of another queue"
+		if parent != "" {
+			s.close(path, seen[path])
+		}
 	}
-	if n.tooLong || len(path) > maxName {
-		return s.leaveOut(n, parent, s.Entries[:seen[parent]])
-	}
-	if seen[path] > 0 {
-		return malformed(fmt.Sprintf("queue %q is there twice", path))
+	if fault != "" {
+		return s.leaveOut(n, parent, fault, s.Entries[:seen[parent]])
 	}
 	rows, err := n.partitions(path)
 	if err != nil {
@@ -113,21 +114,31 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]int) error {
 
 // pathBelow returns the full path of a queue. The FairScheduler names queues by it. The
 // CapacityScheduler names them by its last part, and gives the path next to it only since 3.4, or
-// never.
-func (n *node) pathBelow(parent string) (string, error) {
-	path := n.name
+// never. fault says why no request can name the queue, to be read after "with"; empty: one can.
+func (n *node) pathBelow(parent string, kind SchedulerKind) (path, fault string) {
 	switch {
-	case n.tooLong:
-		return "", nil
+	case n.fault != "":
+		return "", n.fault
 	case n.name == "":
-		return "", malformed(fmt.Sprintf("a queue without a name below %q", parent))
-	case parent != "" && !strings.HasPrefix(n.name, parent+"."):
-		path = parent + "." + n.name
+		return "", "no name"
+	case parent == "":
+		path = n.name
+	default:
+		name, full := strings.CutPrefix(n.name, parent+".")
+		if !full || kind == CapacityScheduler && n.path != n.name {
+			name = n.name
+		}
+		if path = parent + "." + name; strings.Contains(name, ".") {
+			return path, "a dot in its name"
+		}
 	}
-	if n.path != "" && n.path != path {
-		return "", malformed(fmt.Sprintf("queue %q says that it is %q", path, n.path))
+	switch {
+	case n.path != "" && n.path != path:
+		return path, "two paths: its place says " + excerpt(strconv.Quote(path)) + " and the queue " + excerpt(strconv.Quote(n.path))
+	case len(path) > maxName:
+		return "", longPath
 	}
-	return path, nil
+	return path, ""
 }
 
 // createsChildren reports whether queues below this one are made by using them. Hadoop 3.4 says

@@ -2,7 +2,9 @@ package yarn
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
 )
 
@@ -18,14 +20,19 @@ func (s *Scheduler) leftOut(what string) {
 	s.LeftOut = append(s.LeftOut, what)
 }
 
-// leaveOut counts what a queue has that is not listed, and those below it, in the one above, whose
-// entries are the last of those listed. The error is an *AnswerError: there is none above.
-func (s *Scheduler) leaveOut(n *node, parent string, listed []Entry) error {
-	const why = "a path of more than %d bytes"
-	if parent == "" {
-		return &AnswerError{Refusal: Excessive, Detail: fmt.Sprintf(why, maxName)}
+// leaveOut counts what a queue has that no request can name, and those below it, in the one above,
+// whose entries are the last of those listed. fault is what the queue has, as pathBelow says. The
+// error is an *AnswerError: there is none above.
+func (s *Scheduler) leaveOut(n *node, parent, fault string, listed []Entry) error {
+	switch {
+	case parent != "":
+	case fault == longPath:
+		return &AnswerError{Refusal: Excessive, Detail: fault}
+	default:
+		return malformed("a root queue with " + fault)
 	}
-	s.leftOut(fmt.Sprintf("a queue below %s, with "+why, excerpt(parent), maxName))
+	s.leftOut(fmt.Sprintf("a queue below %s, with %s", excerpt(parent), fault))
+	s.unnamed(n, parent, "it has "+fault)
 	below := n.unlisted(s.Kind)
 	for i := len(listed) - 1; i >= 0 && listed[i].Path == parent; i-- {
 		e := &listed[i]
@@ -40,6 +47,28 @@ func (s *Scheduler) leaveOut(n *node, parent string, listed []Entry) error {
 		addCounts(e.unlisted, &Entry{}, has)
 	}
 	return nil
+}
+
+// unnamed notes a queue that no request can name.
+func (s *Scheduler) unnamed(n *node, parent, reason string) {
+	if len(s.Unaddressable) == providers.MostUnaddressable {
+		s.MoreUnaddressable++
+		return
+	}
+	name := n.name
+	if n.begins != "" {
+		name = n.begins
+	}
+	shown := spelling.Quoted(strings.TrimPrefix(name, parent+"."), maxExcerpt)
+	s.Unaddressable = append(s.Unaddressable, providers.Unaddressable{Name: shown, Parent: parent, Reason: reason})
+}
+
+// close lets a queue take nothing new, because another queue has the same path: a request would not
+// say which of them it means. Its entries are the last of the first so many.
+func (s *Scheduler) close(path string, end int) {
+	for i := end - 1; i >= 0 && s.Entries[i].Path == path; i-- {
+		s.Entries[i].Doubled = true
+	}
 }
 
 // unlisted is what a queue has, by partition, and those below it as far as it does not say that

@@ -15,9 +15,10 @@ type node struct {
 	leaf       bool   // its type says that no queue can be below it
 	queueType  string // "parent" or "leaf", since 3.4
 	name, path string
-	tooLong    bool // one of the two: nobody can ask for it
-	cut        bool // queues below it stand too deep, and were not read
-	state      string
+	// fault says why one of the two cannot be used, and begins is its beginning.
+	fault, begins string
+	cut           bool // queues below it stand too deep, and were not read
+	state         string
 	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
 	// itself.
 	eligibility       string
@@ -123,8 +124,11 @@ func word(at func(*node) *string) nodeField {
 // nameAt is a name of the queue itself.
 func nameAt(at func(*node) *string) nodeField {
 	return func(r *reader, n *node) error {
-		text, size, err := r.name()
-		*at(n), n.tooLong = text, n.tooLong || size > maxName
+		name, err := r.name()
+		*at(n) = name.text
+		if name.fault != "" && n.fault == "" {
+			n.fault, n.begins = name.fault, name.begins
+		}
 		return err
 	}
 }

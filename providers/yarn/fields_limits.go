@@ -81,7 +81,7 @@ func readUsers(r *reader, n *node) error {
 func userField(r *reader, u *userNode, key []byte) (err error) {
 	switch string(key) {
 	case "username":
-		u.name, _, err = r.name()
+		err = chosen(r, &u.name)
 	case "resourcesUsed":
 		u.used, err = r.vector(roleTaken)
 	case "AMResourceUsed":

@@ -251,6 +251,8 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		Untrusted:   p.run.untrusted(sized, p.now()),
 		Doubts:      strings.Join(slices.DeleteFunc([]string{scheduler.Doubts(), scheduler.outgrown(queues)}, func(s string) bool { return s == "" }), "; "),
 		Queues:      queues,
+
+		Unaddressable: scheduler.Unaddressable, MoreUnaddressable: scheduler.MoreUnaddressable,
 	}, nil
 }
 

@@ -96,7 +96,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
-		Closed:           e.State != "" && e.State != "RUNNING" || e.Crowded,
+		Closed:           e.State != "" && e.State != "RUNNING" || e.Crowded || e.Doubled,
 		CreatesChildren:  e.CreatesChildren || e.LeavesOnly && s.Assume.Undeclared.below(e.Path, s.Kind),
 		LeavesOnly:       e.LeavesOnly,
 		DefaultPartition: e.DefaultPartition,
@@ -109,6 +109,9 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	}
 	if e.Crowded { // which is said where its state is
 		q.State = strings.TrimPrefix(e.State+", and more users than are counted", ", ")
+	}
+	if e.Doubled {
+		q.State = strings.TrimPrefix(e.State+", and another queue has the same path", ", and ")
 	}
 	if e.Used != nil {
 		q.Used = *e.Used

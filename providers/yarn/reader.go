@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,7 +34,7 @@ const (
 type reader struct {
 	tokens
 
-	names   map[string]string
+	names   map[string]chosenName
 	lists   int // lists that are open
 	depth   int // queues that are open
 	entries int
@@ -104,34 +105,64 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 // text returns the string that comes next; empty if it is none. It is one that only who runs the
 // cluster has chosen: too long a one is refused.
 func (r *reader) text() (string, error) {
-	text, size, err := r.name()
-	if size > maxName {
-		err = &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(size) + " bytes"}
+	name, err := r.name()
+	switch {
+	case err != nil:
+		return "", err
+	case name.size > maxName:
+		return "", &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(name.size) + " bytes"}
+	case name.fault != "":
+		return "", malformed(name.fault)
 	}
-	return text, err
+	return strings.TrimSpace(name.text), nil
 }
 
-// name is text for what a user of the cluster may have chosen. It returns how many bytes it has; of
-// more than maxName it returns nothing else. Names are few and come often, so each is kept once.
-func (r *reader) name() (text string, size int, err error) {
+// longPath is the fault of a queue whose path no request can have.
+const longPath = "a path of more than 2048 bytes"
+
+// chosenName is a name that a user of the cluster may have chosen, exactly as the cluster has it:
+// "a" and "a " are two queues.
+type chosenName struct {
+	text string // empty if there is a fault
+	size int    // in bytes
+	// fault says why no request can have the name, to be read after "with"; empty: one can.
+	fault string
+	// begins is the beginning of a name with a fault.
+	begins string
+}
+
+// name reads a name that a user of the cluster may have chosen. Names are few and come often, so
+// each is kept once. The error is about the JSON alone: no name makes an answer unreadable.
+func (r *reader) name() (chosenName, error) {
 	if r.next() != jsontext.KindString {
-		return "", 0, r.skip()
+		return chosenName{}, r.skip()
 	}
 	b, err := r.unquoted()
-	if err != nil || len(b) > maxName {
-		return "", len(b), err
+	if err != nil {
+		return chosenName{}, err
 	}
-	if s, known := r.names[string(b)]; known {
-		return s, len(b), nil
+	if name, known := r.names[string(b)]; known {
+		return name, nil
 	}
-	if !utf8.Valid(b) {
-		return "", len(b), malformed("a name that is not UTF-8")
+	name := chosenName{size: len(b)}
+	switch {
+	case len(b) > maxName:
+		name.fault = longPath
+	case !utf8.Valid(b):
+		name.fault = "a name that is not UTF-8"
+	case bytes.ContainsRune(b, utf8.RuneError):
+		// Two names that lost different characters would be one.
+		name.fault = "a name that has lost characters (U+FFFD)"
+	default:
+		name.text = string(b)
 	}
-	s := string(bytes.TrimSpace(b))
-	if len(r.names) < maxNames {
-		r.names[string(b)] = s
+	if name.fault != "" {
+		name.begins = string(b[:min(len(b), maxExcerpt)])
 	}
-	return s, len(b), nil
+	if len(r.names) < maxNames && len(b) <= maxName {
+		r.names[string(b)] = name
+	}
+	return name, nil
 }
 
 // prose returns the beginning of the string that comes next, on one line.

@@ -41,6 +41,10 @@ type Scheduler struct {
 	// entries counts in those above.
 	LeftOut     []string
 	MoreLeftOut int
+	// Unaddressable are the first queues that are not among the entries because no request can name
+	// them, and MoreUnaddressable is how many there are in addition.
+	Unaddressable     []providers.Unaddressable
+	MoreUnaddressable int
 
 	typed bool // it says of leaves that they are leaves
 }
@@ -128,6 +132,8 @@ type Entry struct {
 	// Crowded says that it has more users than are kept, so that what a user may have there cannot
 	// be told. It has no users here.
 	Crowded bool
+	// Doubled says that another queue has the same path.
+	Doubled bool
 
 	// unlisted is what the queues below have that are left out; nil: there are none.
 	unlisted *providers.Queue

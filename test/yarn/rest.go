@@ -38,6 +38,16 @@ type Application struct {
 // Submit submits an application and returns its id once the ResourceManager has accepted it.
 func (c *Cluster) Submit(tb testing.TB, a Application) string {
 	tb.Helper()
+	id, err := c.TrySubmit(tb, a)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+// TrySubmit is Submit for an application that the ResourceManager may refuse at once.
+func (c *Cluster) TrySubmit(tb testing.TB, a Application) (string, error) {
+	tb.Helper()
 	if a.User == "" {
 		a.User = User
 	}
@@ -58,12 +68,12 @@ func (c *Cluster) Submit(tb testing.TB, a Application) string {
 		request["app-node-label-expression"] = a.Partition
 	}
 	if err := c.ask(tb.Context(), http.MethodPost, "apps", a.User, request, nil); err != nil {
-		tb.Fatal(err)
+		return "", err
 	}
 	c.await(tb, made.ID+" is accepted", func(now Status) bool {
 		return now.State != "NEW" && now.State != "NEW_SAVING" && now.State != "SUBMITTED"
 	}, made.ID)
-	return made.ID
+	return made.ID, nil
 }
 
 // Refused submits an application that the ResourceManager refuses, and returns why it did.

@@ -3288,6 +3288,8 @@ type ExplainResponse struct {
 	BlockedBy *AccountName `protobuf:"bytes,8,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// The allocation, if one was named.
 	Allocation *Allocation `protobuf:"bytes,9,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	// Labels of the request that no rule counts, and whose keys are nearly those of others, in words.
+	Warnings []string `protobuf:"bytes,60,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// If the request waits and is starved: who stands in its way, for each account that is short.
 	Runners       []*Runners `protobuf:"bytes,10,rep,name=runners,proto3" json:"runners,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3383,6 +3385,13 @@ func (x *ExplainResponse) GetBlockedBy() *AccountName {
 func (x *ExplainResponse) GetAllocation() *Allocation {
 	if x != nil {
 		return x.Allocation
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -3686,7 +3695,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\"_\n" +
 	"\x0eExplainRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x124\n" +
-	"\arequest\x18\x02 \x01(\v2\x1a.bursar.v1.AllocateRequestR\arequest\"\xbd\x04\n" +
+	"\arequest\x18\x02 \x01(\v2\x1a.bursar.v1.AllocateRequestR\arequest\"\xd9\x04\n" +
 	"\x0fExplainResponse\x12<\n" +
 	"\averdict\x18\x01 \x01(\x0e2\".bursar.v1.ExplainResponse.VerdictR\averdict\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x124\n" +
@@ -3701,7 +3710,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"blocked_by\x18\b \x01(\v2\x16.bursar.v1.AccountNameR\tblockedBy\x125\n" +
 	"\n" +
 	"allocation\x18\t \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\x12,\n" +
+	"allocation\x12\x1a\n" +
+	"\bwarnings\x18< \x03(\tR\bwarnings\x12,\n" +
 	"\arunners\x18\n" +
 	" \x03(\v2\x12.bursar.v1.RunnersR\arunners\"o\n" +
 	"\aVerdict\x12\x17\n" +

@@ -274,15 +274,15 @@ var File_bursar_v1_engine_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
-	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\"\xf8\x04\n" +
+	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\"\xfb\x04\n" +
 	"\rLaunchRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12<\n" +
 	"\acommand\x18\x02 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
 	"^[^\\x00]*$\x80\x01\x01R\acommand\x12\x81\x01\n" +
 	"\venvironment\x18\x03 \x03(\v2).bursar.v1.LaunchRequest.EnvironmentEntryB4\xbaH.\x9a\x01+\x10\x80 \"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$*\x12r\x10\x18\x80\x80\b2\n" +
 	"^[^\\x00]*$\x80\x01\x01R\venvironment\x12E\n" +
-	"\x11working_directory\x18\x04 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\x10workingDirectory\x123\n" +
-	"\x04user\x18\x05 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-zA-Z0-9_.@-]{0,256}$R\x04user\x12)\n" +
+	"\x11working_directory\x18\x04 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\x10workingDirectory\x126\n" +
+	"\x04user\x18\x05 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-zA-Z0-9_.@+\\\\-]{0,256}$R\x04user\x12)\n" +
 	"\x04logs\x18\x06 \x01(\v2\x15.bursar.v1.LaunchLogsR\x04logs\x12/\n" +
 	"\bentitled\x18\a \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12\"\n" +
 	"\aaddress\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x128\n" +

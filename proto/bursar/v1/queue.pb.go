@@ -111,7 +111,11 @@ type Queue struct {
 	// Why it grants nothing now, in words; empty if it grants.
 	Unavailable string `protobuf:"bytes,19,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	// It takes no applications itself: the queues below it do.
-	LeavesOnly    bool `protobuf:"varint,20,opt,name=leaves_only,json=leavesOnly,proto3" json:"leaves_only,omitempty"`
+	LeavesOnly bool `protobuf:"varint,20,opt,name=leaves_only,json=leavesOnly,proto3" json:"leaves_only,omitempty"`
+	// Why no request can name it; empty if one can. Then path shows its name in double quotes and
+	// escaped, and is not what the cluster has: it is for people. There is no account, and unavailable
+	// says the same. What it has counts in the queues above.
+	Unaddressable string `protobuf:"bytes,60,opt,name=unaddressable,proto3" json:"unaddressable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +288,13 @@ func (x *Queue) GetLeavesOnly() bool {
 		return x.LeavesOnly
 	}
 	return false
+}
+
+func (x *Queue) GetUnaddressable() string {
+	if x != nil {
+		return x.Unaddressable
+	}
+	return ""
 }
 
 // Provider says how an external cluster is read.
@@ -595,9 +606,12 @@ type QueueServiceListResponse struct {
 	Queues        []*Queue               `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many queues max_unreported left out of this page.
-	LeftOut       int32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeftOut int32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// How many queues no request can name, next to those that the last page has: it has the first 32
+	// of each cluster (see Queue.unaddressable), in addition to page_size.
+	MoreUnaddressable int32 `protobuf:"varint,60,opt,name=more_unaddressable,json=moreUnaddressable,proto3" json:"more_unaddressable,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *QueueServiceListResponse) Reset() {
@@ -647,6 +661,13 @@ func (x *QueueServiceListResponse) GetNextPageToken() string {
 func (x *QueueServiceListResponse) GetLeftOut() int32 {
 	if x != nil {
 		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *QueueServiceListResponse) GetMoreUnaddressable() int32 {
+	if x != nil {
+		return x.MoreUnaddressable
 	}
 	return 0
 }
@@ -1218,7 +1239,7 @@ var File_bursar_v1_queue_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x06\n" +
+	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1243,7 +1264,8 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x10creates_children\x18\x12 \x01(\bR\x0fcreatesChildren\x12 \n" +
 	"\vunavailable\x18\x13 \x01(\tR\vunavailable\x12\x1f\n" +
 	"\vleaves_only\x18\x14 \x01(\bR\n" +
-	"leavesOnlyB\x14\n" +
+	"leavesOnly\x12$\n" +
+	"\runaddressable\x18< \x01(\tR\runaddressableB\x14\n" +
 	"\x12_absolute_capacityB\x18\n" +
 	"\x16_absolute_max_capacityB\x0f\n" +
 	"\r_applicationsB\n" +
@@ -1288,11 +1310,12 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\vallow_stale\x18\x05 \x01(\bR\n" +
 	"allowStale\x121\n" +
 	"\x0emax_unreported\x18\x06 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\rmaxUnreported\"\x87\x01\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\rmaxUnreported\"\xb6\x01\n" +
 	"\x18QueueServiceListResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.bursar.v1.QueueR\x06queues\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x19\n" +
-	"\bleft_out\x18\x03 \x01(\x05R\aleftOut\"\xc0\x01\n" +
+	"\bleft_out\x18\x03 \x01(\x05R\aleftOut\x12-\n" +
+	"\x12more_unaddressable\x18< \x01(\x05R\x11moreUnaddressable\"\xc0\x01\n" +
 	"\x16QueueServiceGetRequest\x12\x1b\n" +
 	"\x04kind\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x04kind\x12\"\n" +
 	"\acluster\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\x1c\n" +

@@ -287,8 +287,11 @@ func (x *PutRequest) GetForce() bool {
 }
 
 type PutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Quota *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	// What the rule hardly means, in words: a key that is nearly a known one, a "*" for a label that
+	// requests need not have, a minimum above the limit (if it was forced).
+	Warnings      []string `protobuf:"bytes,60,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +329,13 @@ func (*PutResponse) Descriptor() ([]byte, []int) {
 func (x *PutResponse) GetQuota() *Quota {
 	if x != nil {
 		return x.Quota
+	}
+	return nil
+}
+
+func (x *PutResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -425,9 +435,11 @@ type ApplyResponse struct {
 	Deleted   []*Quota `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
 	Unchanged int32    `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	// How many more of each there are that are not listed, because the answer would be too large.
-	MoreAdded     int32 `protobuf:"varint,5,opt,name=more_added,json=moreAdded,proto3" json:"more_added,omitempty"`
-	MoreChanged   int32 `protobuf:"varint,6,opt,name=more_changed,json=moreChanged,proto3" json:"more_changed,omitempty"`
-	MoreDeleted   int32 `protobuf:"varint,7,opt,name=more_deleted,json=moreDeleted,proto3" json:"more_deleted,omitempty"`
+	MoreAdded   int32 `protobuf:"varint,5,opt,name=more_added,json=moreAdded,proto3" json:"more_added,omitempty"`
+	MoreChanged int32 `protobuf:"varint,6,opt,name=more_changed,json=moreChanged,proto3" json:"more_changed,omitempty"`
+	MoreDeleted int32 `protobuf:"varint,7,opt,name=more_deleted,json=moreDeleted,proto3" json:"more_deleted,omitempty"`
+	// As in PutResponse, of all rules of the set: the first 20 or so.
+	Warnings      []string `protobuf:"bytes,60,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +521,13 @@ func (x *ApplyResponse) GetMoreDeleted() int32 {
 		return x.MoreDeleted
 	}
 	return 0
+}
+
+func (x *ApplyResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type DeleteRequest struct {
@@ -869,15 +888,16 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\aif_etag\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@H\x00R\x06ifEtag\x88\x01\x01\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05forceB\n" +
 	"\n" +
-	"\b_if_etag\"5\n" +
+	"\b_if_etag\"Q\n" +
 	"\vPutResponse\x12&\n" +
-	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\xbf\x01\n" +
+	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
+	"\bwarnings\x18< \x03(\tR\bwarnings\"\xbf\x01\n" +
 	"\fApplyRequest\x123\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x10.bursar.v1.QuotaB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06quotas\x125\n" +
 	"\x06source\x18\x02 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x042\x13^[^\\x00-\\x1f\\x7f]*$R\x06source\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"\x92\x02\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\xae\x02\n" +
 	"\rApplyResponse\x12&\n" +
 	"\x05added\x18\x01 \x03(\v2\x10.bursar.v1.QuotaR\x05added\x12*\n" +
 	"\achanged\x18\x02 \x03(\v2\x10.bursar.v1.QuotaR\achanged\x12*\n" +
@@ -886,7 +906,8 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\n" +
 	"more_added\x18\x05 \x01(\x05R\tmoreAdded\x12!\n" +
 	"\fmore_changed\x18\x06 \x01(\x05R\vmoreChanged\x12!\n" +
-	"\fmore_deleted\x18\a \x01(\x05R\vmoreDeleted\"\x9a\x01\n" +
+	"\fmore_deleted\x18\a \x01(\x05R\vmoreDeleted\x12\x1a\n" +
+	"\bwarnings\x18< \x03(\tR\bwarnings\"\x9a\x01\n" +
 	"\rDeleteRequest\x12L\n" +
 	"\bselector\x18\x01 \x03(\v2&.bursar.v1.DeleteRequest.SelectorEntryB\b\xbaH\x05\x9a\x01\x02\x10\x10R\bselector\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
