@@ -1,0 +1,198 @@
+"""What the kernel says of an engine: all its processes, found by a variable of their environment or
+by their parents, and their memory. It asks nothing of Bursar."""
+import os
+import threading
+import time
+
+MARK = "ENGINE_MARK"
+KIB = 1024
+
+
+def read(path):
+    """The text of a file of the kernel, or "" if it is gone or closed to this user."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def figures(text, unit=1):
+    """The numbers of lines such as "Pss: 12 kB" and "total_rss 4096"."""
+    found = {}
+    for line in text.splitlines():
+        words = line.replace(":", " ").split()
+        if len(words) > 1 and words[1].isdigit():
+            found[words[0]] = int(words[1]) * unit
+    return found
+
+
+def processes():
+    """Parent, start time, processor ticks by pid of all processes that have not ended."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        stat = read(f"/proc/{name}/stat")
+        fields = stat[stat.rfind(")") + 2:].split()
+        if len(fields) > 20 and fields[0] not in "ZX":
+            found[int(name)] = (int(fields[1]), fields[19], int(fields[11]) + int(fields[12]))
+    return found
+
+
+class Kinship:
+    """Tells which processes belong to a mark. A process is told once: what it has in its
+    environment when it is first seen, or whose child it is."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.known = {}  # (pid, start) -> mark, or ""
+
+    def of(self, mark, table):
+        """The pids of the mark's processes."""
+        with self.lock:
+            for pid, (_, start, _) in table.items():
+                if (pid, start) not in self.known:
+                    self.known[pid, start] = self.tell(pid, table)
+            for gone in [key for key in self.known if table.get(key[0], ("", ""))[1] != key[1]]:
+                del self.known[gone]
+            return [pid for pid, row in table.items() if self.known.get((pid, row[1])) == mark]
+
+    def tell(self, pid, table):
+        for word in read(f"/proc/{pid}/environ").split("\0"):
+            if word.startswith(MARK + "="):
+                return word.removeprefix(MARK + "=")
+        parent = table[pid][0]
+        row = table.get(parent)
+        return self.known.get((parent, row[1]), "") if row else ""
+
+
+class Sample:
+    """One look at an engine. `held` is the memory that the kernel cannot take back: anonymous and
+    shared pages by their share, swap; no page cache, nothing that was given back lazily."""
+
+    def __init__(self, when, pids):
+        self.when, self.pids, self.held, self.cgroup = when, pids, 0, None
+        self.resident = {}  # pid -> resident now, the most ever, the part that files back
+
+    def add(self, pid):
+        roll = figures(read(f"/proc/{pid}/smaps_rollup"), KIB)
+        status = figures(read(f"/proc/{pid}/status"), KIB)
+        if not roll:
+            return False
+        self.held += max(0, roll["Pss_Anon"] - roll.get("LazyFree", 0)) + roll["Pss_Shmem"] + roll["SwapPss"]
+        self.resident[pid] = (status.get("VmRSS", 0), status.get("VmHWM", 0), status.get("RssFile", 0))
+        return True
+
+
+class Cgroup:
+    """The memory figures of a cgroup of version 1 or 2: held now, the most that was charged at a
+    time, and the most less the cache that can be taken back now."""
+
+    def __init__(self, folder):
+        stat = figures(read(folder + "/memory.stat"))
+        if "total_rss" in stat:
+            shared = stat.get("total_shmem", 0)
+            self.held = stat["total_rss"] + shared + stat.get("total_swap", 0)
+            cache = stat["total_cache"] - shared
+            most = read(folder + "/memory.max_usage_in_bytes")
+            usage = read(folder + "/memory.usage_in_bytes")
+        else:
+            self.held = stat.get("anon", 0) + stat.get("shmem", 0)
+            cache = stat.get("file", 0) - stat.get("shmem", 0) + stat.get("slab_reclaimable", 0)
+            most, usage = read(folder + "/memory.peak"), read(folder + "/memory.current")
+        self.most = int(most) if most.strip().isdigit() else 0
+        self.charged = (int(usage) if usage.strip().isdigit() else 0) - cache
+        self.marked = max(0, self.most - cache)
+
+
+def cgroup_of(pid, below):
+    """The folder of the memory cgroup of a process, if it is below the named one."""
+    for line in read(f"/proc/{pid}/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not path.startswith(below + "/"):
+            continue
+        if "memory" in controllers.split(","):
+            return "/sys/fs/cgroup/memory" + path
+        if not controllers and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+            return "/sys/fs/cgroup" + path
+    return ""
+
+
+class Watch(threading.Thread):
+    """Samples one engine ten times a second, from before its start until after its end."""
+
+    def __init__(self, mark, kinship, below):
+        super().__init__(daemon=True)
+        self.mark, self.kinship, self.below = mark, kinship, below
+        self.samples, self.most, self.unseen, self.marked, self.charged = [], 0, 0, 0, 0
+        self.cgroup, self.resident, self.ticks = "", {}, {}
+        self.alive, self.ended, self.stopping = [], None, threading.Event()
+
+    def run(self):
+        while not self.stopping.is_set():
+            began = time.monotonic()
+            self.look()
+            self.stopping.wait(max(0.03, 0.1 - (time.monotonic() - began)))
+
+    def look(self):
+        table = processes()
+        pids = self.kinship.of(self.mark, table)
+        sample = Sample(time.monotonic(), pids)
+        # The sum counts only if all of them could be read: one that ends now is in none.
+        whole = all([sample.add(pid) for pid in pids])
+        self.alive = pids
+        for pid in pids:
+            self.ticks[pid, table[pid][1]] = table[pid][2]
+        if not pids:
+            return
+        self.read_cgroup(sample)
+        if not whole:
+            return
+        self.samples.append(sample)
+        self.most = max(self.most, sample.held)
+        for pid, (now, ever, files) in sample.resident.items():
+            seen = self.resident[pid] = max(self.resident.get(pid, 0), now)
+            self.unseen = max(self.unseen, sample.held + max(0, ever - seen))
+
+    def read_cgroup(self, sample):
+        if not self.cgroup:
+            found = {cgroup_of(pid, self.below) for pid in sample.pids} if self.below else {""}
+            # A process that has just been forked may still be where its parent is.
+            self.cgroup = found.pop() if len(found) == 1 else ""
+        if self.cgroup and os.path.isdir(self.cgroup):
+            now = Cgroup(self.cgroup)
+            if now.most:
+                sample.cgroup = now
+                self.most = max(self.most, now.held)
+                self.charged = max(self.charged, now.charged)
+                self.marked = now.marked
+
+    def between(self, since):
+        """The least and the most that was held at a time since then."""
+        held = [s.held for s in self.samples if s.when >= since]
+        held += [s.cgroup.held for s in self.samples if s.when >= since and s.cgroup]
+        charged = [s.cgroup.charged for s in self.samples if s.when >= since and s.cgroup]
+        return (min(held), max(held + charged)) if held else (0, 0)
+
+    def lasting(self, seconds):
+        """The most that was held for so long without a break: what no measurement can miss."""
+        best, samples = 0, self.samples
+        for i, first in enumerate(samples):
+            least = first.held
+            for later in samples[i:]:
+                least = min(least, later.held)
+                if least <= best:
+                    break
+                if later.when - first.when >= seconds:
+                    best = least
+                    break
+        return best
+
+    def peak(self):
+        """Between which two figures the most that it used is, by the kernel."""
+        return self.most, max(self.most, self.unseen, self.charged, self.marked)
+
+    def cpu(self):
+        """Seconds of the processor that its processes were seen to have used."""
+        return sum(self.ticks.values()) / os.sysconf("SC_CLK_TCK")
