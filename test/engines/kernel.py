@@ -41,30 +41,34 @@ def processes():
 
 
 class Kinship:
-    """Tells which processes belong to a mark. A process is told once: what it has in its
-    environment when it is first seen, or whose child it is."""
+    """Tells which processes belong to a mark. A process that was found to stays so, whoever is its
+    parent later. Bursar's own programs are never an engine's."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.known = {}  # (pid, start) -> mark, or ""
+        self.known = {}  # (pid, start) -> mark
 
     def of(self, mark, table):
         """The pids of the mark's processes."""
         with self.lock:
-            for pid, (_, start, _) in table.items():
-                if (pid, start) not in self.known:
-                    self.known[pid, start] = self.tell(pid, table)
             for gone in [key for key in self.known if table.get(key[0], ("", ""))[1] != key[1]]:
                 del self.known[gone]
+            # By start: a parent comes before its children.
+            for pid in sorted(table, key=lambda pid: int(table[pid][1])):
+                key = (pid, table[pid][1])
+                if key not in self.known and (found := self.tell(pid, table)):
+                    self.known[key] = found
             return [pid for pid, row in table.items() if self.known.get((pid, row[1])) == mark]
 
     def tell(self, pid, table):
+        # What was forked and not yet executed has its parent's environment.
+        if read(f"/proc/{pid}/comm").startswith("bursar"):
+            return ""
         for word in read(f"/proc/{pid}/environ").split("\0"):
             if word.startswith(MARK + "="):
                 return word.removeprefix(MARK + "=")
         parent = table[pid][0]
-        row = table.get(parent)
-        return self.known.get((parent, row[1]), "") if row else ""
+        return self.known.get((parent, table[parent][1]), "") if parent in table else ""
 
 
 class Sample:
@@ -127,12 +131,13 @@ class Watch(threading.Thread):
         self.mark, self.kinship, self.below = mark, kinship, below
         self.samples, self.most, self.unseen, self.marked, self.charged = [], 0, 0, 0, 0
         self.cgroup, self.resident, self.ticks = "", {}, {}
-        self.alive, self.ended, self.stopping = [], None, threading.Event()
+        self.alive, self.looks, self.stopping = [], 0, threading.Event()
 
     def run(self):
         while not self.stopping.is_set():
             began = time.monotonic()
             self.look()
+            self.looks += 1
             self.stopping.wait(max(0.03, 0.1 - (time.monotonic() - began)))
 
     def look(self):
@@ -154,6 +159,12 @@ class Watch(threading.Thread):
         for pid, (now, ever, files) in sample.resident.items():
             seen = self.resident[pid] = max(self.resident.get(pid, 0), now)
             self.unseen = max(self.unseen, sample.held + max(0, ever - seen))
+
+    def look_done(self):
+        """Waits for a look that begins now."""
+        before = self.looks
+        while self.is_alive() and self.looks < before + 2:
+            time.sleep(0.02)
 
     def read_cgroup(self, sample):
         if not self.cgroup:

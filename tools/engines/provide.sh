@@ -2,7 +2,7 @@
 # Makes sure that this machine has the engines that test/engines runs: `provide.sh smoke` those of two
 # minutes (ipykernel, dask), `provide.sh all` also Spark, Flink, Ray, notebook and JupyterHub. They
 # come as Python's packages from where pip gets them on this machine, and must have the sums of
-# smoke.txt, all.txt and build.txt. Each becomes a virtual environment: .cache/tools/engines-smoke or
+# smoke.txt, all.txt, scripts.txt and build.txt. Each becomes a virtual environment: .cache/tools/engines-smoke or
 # engines-all, and a version made of its lists. Java is the one of tools/yarn or tools/linkis.
 # `provide.sh --where smoke|all` prints the folder, and installs nothing. `provide.sh --record` writes
 # the lists again from smoke.in, all.in and build.in, for a review before they are committed.
@@ -15,7 +15,7 @@ where=
 kind=${1:-all}
 case $kind in
   smoke) asks=distributed,ipykernel needs=("$lists/smoke.txt") size=40 ;;
-  all) asks=distributed,ipykernel,jupyter_client,jupyterhub,notebook,pyflink,pyspark,ray needs=("$lists/build.txt" "$lists/all.txt") size=900 ;;
+  all) asks=distributed,ipykernel,jupyter_client,jupyterhub,notebook,pyflink,pyspark,ray needs=("$lists/build.txt" "$lists/all.txt" "$lists/scripts.txt") size=900 ;;
   --record) ;;
   *) echo "engines: $kind: want smoke, all or --record" >&2; exit 64 ;;
 esac
@@ -59,6 +59,20 @@ if [[ $kind == --record ]]; then
   record build "$lists/build.in"
   record smoke "$lists/smoke.in"
   record all "$lists/smoke.in" "$lists/all.in"
+  # Of Flink's own package only its scripts are needed, and none of what it depends on. Its archives
+  # differ by Python and processor.
+  flink=$(sed -n 's/^apache-flink-libraries==/apache-flink==/p' "$lists/all.in")
+  for minor in 9 10 11 12 13 14; do
+    for processor in x86_64 aarch64; do
+      "$new/venv/bin/python" -m pip -q download --no-deps --only-binary :all: --python-version "3.$minor" \
+        --platform "manylinux2014_$processor" --platform "manylinux_2_17_$processor" -d "$new/flink" "$flink" 2>/dev/null || true
+    done
+  done
+  {
+    printf '%s' "$flink"
+    sha256sum "$new"/flink/*.whl | cut -d ' ' -f 1 | LC_ALL=C sort | sed 's/^/ --hash=sha256:/' | tr -d '\n'
+    echo
+  } | sed 's/ --hash/ \\\n    --hash/g' >"$lists/scripts.txt"
   exit 0
 fi
 
@@ -84,7 +98,12 @@ if [[ ! -e $place ]]; then
       exit 1
     fi
   done
-  "$new/venv/bin/python" -m pip check >&2
+  # Of Flink's package only the scripts are wanted, and its dependencies are not.
+  lacking=$("$new/venv/bin/python" -m pip check | grep -v -e '^apache-flink ' -e '^No broken requirements' || true)
+  [[ -z $lacking ]] || { echo "engines: $lacking" >&2; exit 1; }
+  [[ $kind != all ]] || for program in pyflink/bin/{jobmanager,taskmanager,sql-client}.sh pyspark/bin/spark-submit; do
+    compgen -G "$new/venv/lib/python3*/site-packages/$program" >/dev/null || { echo "engines: there is no $program" >&2; exit 1; }
+  done
   "$new/venv/bin/python" -c "import ${asks}"
   # Ordinary users run them, and write nothing there.
   "$new/venv/bin/python" -m compileall -q "$new/venv/lib" >/dev/null || true

@@ -1,0 +1,104 @@
+"""Runs real engines under Bursar, one scene after the other: see README.md. It is started by run.sh."""
+import json
+import os
+import re
+import sys
+import time
+import traceback
+
+import catalog
+import hub
+import judge
+import kernel
+import ways
+from ground import TICK, Failure, Ground, Refused
+
+
+def settle(run):
+    """Waits until Bursar's figure of a quiet engine is the kernel's, and says how it was."""
+    end = time.monotonic() + 12 * TICK
+    while True:
+        run.steady = max(time.monotonic() - 2.5 * TICK, run.settled)
+        run.refuse_early_end()
+        found = judge.used(run)
+        if found[0] or time.monotonic() > end:
+            return found
+        time.sleep(0.3)
+
+
+def play(scene, ground, way, kinship, number):
+    """Runs one scene in one way. It returns rows of the table."""
+    runs, rows = [], []
+    try:
+        for place, engine in enumerate(scene.prepare(ground)):
+            kind = hub.Hubbed if way == "hub" else ways.WAYS[way]
+            run = kind(ground, kinship, engine, f"m{number}-{place}")
+            runs.append(run)
+            run.start()
+        if scene.work:
+            scene.work(runs)
+        for run in runs:
+            run.settled = time.monotonic()
+        time.sleep(2 * TICK)
+        for run in runs:
+            if hasattr(run, "trouble"):
+                run.trouble()
+        quiet = {run: settle(run) for run in runs if run.engine.quiet}
+        for run in reversed(runs):
+            run.finish()
+        for run in runs:
+            rows.append(judge.judge(run, way, quiet.get(run)))
+    except (Failure, Refused, OSError, ValueError, KeyError, IndexError) as wrong:
+        for run in runs:
+            run.fault(str(wrong) if isinstance(wrong, (Failure, Refused)) else traceback.format_exc()[-600:])
+            run.kill()
+            rows.append({"ground": ground.name, "engine": run.engine.name, "way": way, "entitledMiB": run.engine.memory,
+                         "faults": run.faults, "unfinished": True})
+    for run in runs:
+        left = run.watch.kinship.of(run.mark, kernel.processes())
+        if left and not run.faults:
+            run.fault(f"{len(left)} of its processes are left at the end")
+    return rows
+
+
+def text(result):
+    if result.get("unfinished"):
+        return judge.failed(*(result[key] for key in ("ground", "engine", "way", "entitledMiB", "faults")))
+    return judge.row(result)
+
+
+def main():
+    smoke, wanted = os.environ.get("ENGINES_SMOKE") == "1", re.compile(os.environ.get("ENGINES", "."))
+    program, folder, cgroup = os.environ["BURSAR"], os.environ["ENGINES_FOLDER"], os.environ.get("ENGINES_CGROUP", "")
+    grounds = ["user"] + (["root"] if os.geteuid() == 0 and cgroup else [])
+    if "root" not in grounds:
+        print("engines: without root, or cgroups that may be made: agents without cgroups alone are tried")
+    scenes = [scene for scene in [*catalog.SCENES, hub.SCENE] if scene.smoke or not smoke]
+    rows, began, number = [], time.monotonic(), 0
+    print(judge.FORMAT.format(*judge.HEAD), flush=True)
+    for name in grounds:
+        kinship = kernel.Kinship()
+        with Ground(f"{folder}/{name}", program, name == "root", cgroup) as ground:
+            for scene in scenes:
+                for way in scene.ways:
+                    if not wanted.search(f"{name}/{scene.name}/{way}"):
+                        continue
+                    number += 1
+                    for result in play(scene, ground, way, kinship, number):
+                        rows.append(result)
+                        print(text(result), flush=True)
+            if left := ground.call("AllocationService/List").get("allocations", []):
+                print(f"engines: {name}: still booked at the end: {[one['id'] for one in left]}")
+                rows.append({"faults": ["still booked"], "unfinished": True})
+    out = os.environ["ENGINES_OUT"]
+    with open(out + "/results.json", "w", encoding="utf-8") as file:
+        json.dump(rows, file, indent=1)
+    with open(out + "/table.txt", "w", encoding="utf-8") as file:
+        file.write("\n".join([judge.FORMAT.format(*judge.HEAD), *(text(row) for row in rows if "engine" in row)]) + "\n")
+    bad = sum(1 for row in rows if row["faults"])
+    print(f"engines: {len(rows)} runs in {time.monotonic() - began:.0f} s")
+    print(f"{len(rows) - bad} passed, {bad} failed")
+    return 1 if bad or not rows else 0
+
+
+sys.exit(main())
