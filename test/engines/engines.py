@@ -1,4 +1,6 @@
 """Runs real engines under Bursar, one scene after the other: see README.md. It is started by run.sh."""
+import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -41,7 +43,7 @@ def play(scene, ground, way, kinship, number):
             run.settled = time.monotonic()
         time.sleep(2 * TICK)
         for run in runs:
-            if hasattr(run, "trouble"):
+            with ground.calls:
                 run.trouble()
         quiet = {run: settle(run) for run in runs if run.engine.quiet}
         for run in reversed(runs):
@@ -67,37 +69,44 @@ def text(result):
     return judge.row(result)
 
 
+def left(ground):
+    """What is still booked although all engines have ended."""
+    live = ground.call("AllocationService/List").get("allocations", [])
+    faults = [f"still booked: {[one['id'] for one in live]}"]
+    return [{"ground": ground.name, "engine": "(all)", "way": "", "entitledMiB": 0, "faults": faults,
+             "unfinished": True}] if live else []
+
+
 def main():
     smoke, wanted = os.environ.get("ENGINES_SMOKE") == "1", re.compile(os.environ.get("ENGINES", "."))
     program, folder, cgroup = os.environ["BURSAR"], os.environ["ENGINES_FOLDER"], os.environ.get("ENGINES_CGROUP", "")
-    grounds = ["user"] + (["root"] if os.geteuid() == 0 and cgroup else [])
-    if "root" not in grounds:
+    names = ["user"] + (["root"] if os.geteuid() == 0 and cgroup else [])
+    if "root" not in names:
         print("engines: without root, or cgroups that may be made: agents without cgroups alone are tried")
     scenes = [scene for scene in [*catalog.SCENES, hub.SCENE] if scene.smoke or not smoke]
-    rows, began, number = [], time.monotonic(), 0
+    rows, began = [], time.monotonic()
     print(judge.FORMAT.format(*judge.HEAD), flush=True)
-    for name in grounds:
+    with contextlib.ExitStack() as stack:
+        grounds = [stack.enter_context(Ground(f"{folder}/{name}", program, name == "root", cgroup)) for name in names]
+        plays = [(scene, ground, way) for scene in scenes for ground in grounds for way in scene.ways
+                 if wanted.search(f"{ground.name}/{scene.name}/{way}")]
         kinship = kernel.Kinship()
-        with Ground(f"{folder}/{name}", program, name == "root", cgroup) as ground:
-            for scene in scenes:
-                for way in scene.ways:
-                    if not wanted.search(f"{name}/{scene.name}/{way}"):
-                        continue
-                    number += 1
-                    for result in play(scene, ground, way, kinship, number):
-                        rows.append(result)
-                        print(text(result), flush=True)
-            if left := ground.call("AllocationService/List").get("allocations", []):
-                print(f"engines: {name}: still booked at the end: {[one['id'] for one in left]}")
-                rows.append({"faults": ["still booked"], "unfinished": True})
+        with concurrent.futures.ThreadPoolExecutor(int(os.environ["ENGINES_JOBS"])) as pool:
+            done = [pool.submit(play, *one, kinship, number) for number, one in enumerate(plays)]
+            for one in concurrent.futures.as_completed(done):
+                for result in one.result():
+                    rows.append(result)
+                    print(text(result), flush=True)
+        for ground in grounds:
+            rows += left(ground)
     out = os.environ["ENGINES_OUT"]
     with open(out + "/results.json", "w", encoding="utf-8") as file:
         json.dump(rows, file, indent=1)
     with open(out + "/table.txt", "w", encoding="utf-8") as file:
-        file.write("\n".join([judge.FORMAT.format(*judge.HEAD), *(text(row) for row in rows if "engine" in row)]) + "\n")
-    bad = sum(1 for row in rows if row["faults"])
+        file.write("\n".join([judge.FORMAT.format(*judge.HEAD), *map(text, rows)]) + "\n")
+    bad = [row for row in rows if row["faults"]]
     print(f"engines: {len(rows)} runs in {time.monotonic() - began:.0f} s")
-    print(f"{len(rows) - bad} passed, {bad} failed")
+    print(f"{len(rows) - len(bad)} passed, {len(bad)} failed")
     return 1 if bad or not rows else 0
 
 

@@ -5,6 +5,7 @@ import os
 import pwd
 import socket
 import subprocess
+import threading
 import time
 
 TICK = 1.0
@@ -73,6 +74,8 @@ class Ground:
         self.socket = folder + "/agent.sock"
         self.address = f"127.0.0.1:{free_port()}"
         self.servers = {}
+        # Held while something needs the agent, which is started anew now and then.
+        self.calls = threading.Lock()
         os.makedirs(folder, exist_ok=True)
         if not own:
             os.chown(folder, self.user.pw_uid, self.user.pw_gid)
@@ -124,6 +127,17 @@ class Ground:
             server.terminate()
             server.wait(30)
 
+    def restart_agent(self):
+        self.stop("agent")
+        self.start("agent")
+        eventually("the agent serves again", 30, self.serves)
+
+    def serves(self):
+        try:
+            return self.call("AllocationService/List", agent=True)
+        except (OSError, Refused):
+            return None
+
     def environment(self):
         """An ordinary user's, and where the servers are."""
         return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": self.user.pw_dir, "USER": self.user.pw_name,
@@ -136,12 +150,12 @@ class Ground:
         try:
             connection.request("POST", "/bursar.v1." + method, json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
-            answer = json.loads(response.read() or b"{}")
+            answer = response.read()
         finally:
             connection.close()
         if response.status != 200:
-            raise Refused(f"{method}: {answer.get('code')}: {answer.get('message')}")
-        return answer
+            raise Refused(f"{method}: {response.status} {answer.decode(errors='replace')[:400]}")
+        return json.loads(answer or b"{}")
 
     def ready(self):
         try:

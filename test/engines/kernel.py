@@ -58,7 +58,8 @@ class Kinship:
                 key = (pid, table[pid][1])
                 if key not in self.known and (found := self.tell(pid, table)):
                     self.known[key] = found
-            return [pid for pid, row in table.items() if self.known.get((pid, row[1])) == mark]
+            found = [pid for pid, row in table.items() if self.known.get((pid, row[1])) == mark]
+            return sorted(found, key=lambda pid: (int(table[pid][1]), pid))
 
     def tell(self, pid, table):
         # What was forked and not yet executed has its parent's environment.
@@ -77,21 +78,25 @@ class Sample:
 
     def __init__(self, when, pids):
         self.when, self.pids, self.held, self.cgroup = when, pids, 0, None
-        self.resident = {}  # pid -> resident now, the most ever, the part that files back
+        self.resident = {}  # pid -> resident now, and the most ever
+        self.rolls = {}
 
-    def add(self, pid):
+    def add(self, pid, parent):
         roll = figures(read(f"/proc/{pid}/smaps_rollup"), KIB)
         status = figures(read(f"/proc/{pid}/status"), KIB)
         if not roll:
             return False
+        self.rolls[pid] = roll
+        if roll == self.rolls.get(parent):
+            return True  # vfork: until it executes something, it is in its parent's memory
         self.held += max(0, roll["Pss_Anon"] - roll.get("LazyFree", 0)) + roll["Pss_Shmem"] + roll["SwapPss"]
-        self.resident[pid] = (status.get("VmRSS", 0), status.get("VmHWM", 0), status.get("RssFile", 0))
+        self.resident[pid] = (status.get("VmRSS", 0), status.get("VmHWM", 0))
         return True
 
 
 class Cgroup:
-    """The memory figures of a cgroup of version 1 or 2: held now, the most that was charged at a
-    time, and the most less the cache that can be taken back now."""
+    """The memory figures of a cgroup of version 1 or 2: held by processes now, and charged now without
+    the cache that can be taken back, which is more by the kernel's own memory."""
 
     def __init__(self, folder):
         stat = figures(read(folder + "/memory.stat"))
@@ -99,15 +104,13 @@ class Cgroup:
             shared = stat.get("total_shmem", 0)
             self.held = stat["total_rss"] + shared + stat.get("total_swap", 0)
             cache = stat["total_cache"] - shared
-            most = read(folder + "/memory.max_usage_in_bytes")
             usage = read(folder + "/memory.usage_in_bytes")
         else:
             self.held = stat.get("anon", 0) + stat.get("shmem", 0)
             cache = stat.get("file", 0) - stat.get("shmem", 0) + stat.get("slab_reclaimable", 0)
-            most, usage = read(folder + "/memory.peak"), read(folder + "/memory.current")
-        self.most = int(most) if most.strip().isdigit() else 0
-        self.charged = (int(usage) if usage.strip().isdigit() else 0) - cache
-        self.marked = max(0, self.most - cache)
+            usage = read(folder + "/memory.current")
+        self.known = usage.strip().isdigit()
+        self.charged = (int(usage) if self.known else 0) - cache
 
 
 def cgroup_of(pid, below):
@@ -129,7 +132,7 @@ class Watch(threading.Thread):
     def __init__(self, mark, kinship, below):
         super().__init__(daemon=True)
         self.mark, self.kinship, self.below = mark, kinship, below
-        self.samples, self.most, self.unseen, self.marked, self.charged = [], 0, 0, 0, 0
+        self.samples, self.most, self.unseen, self.charged = [], 0, 0, 0
         self.cgroup, self.resident, self.ticks = "", {}, {}
         self.alive, self.looks, self.stopping = [], 0, threading.Event()
 
@@ -145,20 +148,26 @@ class Watch(threading.Thread):
         pids = self.kinship.of(self.mark, table)
         sample = Sample(time.monotonic(), pids)
         # The sum counts only if all of them could be read: one that ends now is in none.
-        whole = all([sample.add(pid) for pid in pids])
+        whole = all([sample.add(pid, table[pid][0]) for pid in pids])
         self.alive = pids
         for pid in pids:
             self.ticks[pid, table[pid][1]] = table[pid][2]
         if not pids:
             return
         self.read_cgroup(sample)
-        if not whole:
+        if not whole or (sample.held > self.most and not self.together(sample)):
             return
         self.samples.append(sample)
         self.most = max(self.most, sample.held)
-        for pid, (now, ever, files) in sample.resident.items():
+        for pid, (now, ever) in sample.resident.items():
             seen = self.resident[pid] = max(self.resident.get(pid, 0), now)
             self.unseen = max(self.unseen, sample.held + max(0, ever - seen))
+
+    def together(self, sample):
+        """Whether the processes of a sample lived together: what two share counts for the one that
+        was read first by half, and for the other wholly, if the first ended in between."""
+        return self.kinship.of(self.mark, processes()) == sample.pids and all(
+            figures(read(f"/proc/{pid}/status")).get("VmRSS") for pid in sample.pids)
 
     def look_done(self):
         """Waits for a look that begins now."""
@@ -173,17 +182,17 @@ class Watch(threading.Thread):
             self.cgroup = found.pop() if len(found) == 1 else ""
         if self.cgroup and os.path.isdir(self.cgroup):
             now = Cgroup(self.cgroup)
-            if now.most:
+            if now.known:
                 sample.cgroup = now
-                self.most = max(self.most, now.held)
-                self.charged = max(self.charged, now.charged)
-                self.marked = now.marked
+                self.charged = max(self.charged, now.held, now.charged)
 
     def between(self, since):
-        """The least and the most that was held at a time since then."""
-        held = [s.held for s in self.samples if s.when >= since]
-        held += [s.cgroup.held for s in self.samples if s.when >= since and s.cgroup]
-        charged = [s.cgroup.charged for s in self.samples if s.when >= since and s.cgroup]
+        """The least and the most that was held at a time since then. What is charged to the cgroup
+        can be more (memory that nobody maps, the kernel's own) and, of an engine that was moved
+        there, less."""
+        then = [s for s in self.samples if s.when >= since]
+        held = [s.held for s in then]
+        charged = [max(s.cgroup.held, s.cgroup.charged) for s in then if s.cgroup]
         return (min(held), max(held + charged)) if held else (0, 0)
 
     def lasting(self, seconds):
@@ -201,8 +210,10 @@ class Watch(threading.Thread):
         return best
 
     def peak(self):
-        """Between which two figures the most that it used is, by the kernel."""
-        return self.most, max(self.most, self.unseen, self.charged, self.marked)
+        """Between which two figures the most that it used is, by the kernel: the most that was seen,
+        and the same with what the marks of its processes say of moments in between. The mark of a
+        cgroup is none of them: the page cache of that moment is in it."""
+        return self.most, max(self.most, self.unseen, self.charged)
 
     def cpu(self):
         """Seconds of the processor that its processes were seen to have used."""

@@ -49,7 +49,7 @@ done
 words=(env -i PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" HOME="$HOME" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
   TMPDIR="$base/tmp" BURSAR="$base/bin/bursar" ENGINES="${ENGINES:-.}" ENGINES_OUT="$(readlink -f "$out")"
   ENGINES_HERE="$base/test" ENGINES_FOLDER="$base/run" ENGINES_JAVA="$java"
-  ENGINES_SMOKE="$([[ $kind == all ]] || echo 1)")
+  ENGINES_SMOKE="$([[ $kind == all ]] || echo 1)" ENGINES_JOBS="$([[ $kind == all ]] && echo 1 || echo 6)")
 cgroup=
 if [[ $(id -u) == 0 ]]; then
   # A memory hierarchy in which a cgroup can be made.

@@ -33,7 +33,7 @@ class Run:
         return labels | ({"policy": "limit"} if self.engine.limit and self.ground.own else {})
 
     def flags(self):
-        words = ["-m", f"{self.engine.memory}MiB", "-c", "500m", "--wait", "60s"]
+        words = ["-m", f"{self.engine.memory}MiB", "-c", "200m", "--wait", "60s"]
         for key, value in self.labels().items():
             words += ["-l", f"{key}={value}"]
         return words
@@ -48,7 +48,8 @@ class Run:
 
     def start(self):
         self.watch.start()
-        self.launch()
+        with self.ground.calls:
+            self.launch()
         threading.Thread(target=self.keep_looking, daemon=True).start()
         eventually(f"{self.engine.name} is ready", self.engine.patience, self.is_ready)
 
@@ -88,6 +89,9 @@ class Run:
             elif lives:
                 self.fault(f"LOST: {len(lives)} of its processes live, and its allocation is {now}")
 
+    def trouble(self):
+        """What happens while it runs."""
+
     def ask(self):
         """What its user does to end it, if it does not end by itself."""
         stopped = self.bursar("stop", self.name, "--wait", "60s")
@@ -99,7 +103,8 @@ class Run:
             with open(self.folder + "/end", "w", encoding="utf-8"):
                 pass
         else:
-            self.ask()
+            with self.ground.calls:
+                self.ask()
         try:
             eventually(f"all of {self.engine.name} have ended", 60, lambda: self.watch.look_done() or not self.watch.alive)
             eventually("its allocation has ended", 20,
@@ -168,15 +173,14 @@ class Detached(Run):
                               **demoted(self.ground.user))
 
     def trouble(self):
-        self.ground.stop("agent")
-        self.ground.start("agent")
+        self.ground.restart_agent()
 
 
 class Confirmed(Run):
     """A launcher that starts the engine itself and confirms its pid. It releases while it runs."""
 
     def launch(self):
-        asked = {"labels": self.labels(), "resource": {"memoryBytes": str(self.engine.memory * MIB), "cpuMillis": "500"},
+        asked = {"labels": self.labels(), "resource": {"memoryBytes": str(self.engine.memory * MIB), "cpuMillis": "200"},
                  "command": self.engine.command(self), "log": self.log, "daemon": self.engine.daemon,
                  "environment": {kernel.MARK: self.mark}}
         launcher = os.path.join(os.environ["ENGINES_HERE"], "launcher.py")

@@ -47,7 +47,7 @@ class Engines(Spawner):
 
     async def start(self):
         granted = await agent(
-            "AllocationService/Allocate", wait="60s", resource={"memoryBytes": str(self.mem_limit), "cpuMillis": "500"},
+            "AllocationService/Allocate", wait="60s", resource={"memoryBytes": str(self.mem_limit), "cpuMillis": "200"},
             labels={"user": self.user.name, "creator": "hub", "engineType": "jupyterhub", "mark": os.environ["HUB_MARK"]})
         self.allocation, port = granted["id"], random_port()
         environment = self.get_env() | {
