@@ -32,6 +32,7 @@ SUBMISSIONS ?= 200
 ARCHES    ?=
 PARTS     ?=
 CASES     ?= .
+ENGINES   ?= .
 PACKAGE_VERSION ?=
 PEERS     ?=
 REV       ?=
@@ -148,13 +149,22 @@ systemd: ## Make sure that a small Debian and the programs that boot it are ther
 cases-ready: ## Make sure that what the cases call is installed: python3, curl, pgbouncer, uidmap, …
 	@$(noted) tools/cases/provide.sh
 
+# For test/engines: what runs in two minutes, and all.
+.PHONY: engines-smoke-ready
+engines-smoke-ready: ## Make sure that ipykernel and dask are there, from pinned packages of Python
+	@$(noted) tools/engines/provide.sh smoke
+
+.PHONY: engines-ready
+engines-ready: yarn linkis-ready ## Make sure that Spark, Flink, Ray, Jupyter and others are there (1 GB)
+	@$(noted) tools/engines/provide.sh all
+
 # For .ci/new-machine.
 .PHONY: new-debian
 new-debian: ## Make sure that a new Debian with git, make and gcc is there
 	@$(noted) tools/newmachine/provide.sh
 
 .PHONY: provide
-provide: modules tools postgres packaging yarn systemd linkis-ready cases-ready new-debian ## Make sure that all of this is there
+provide: modules tools postgres packaging yarn systemd linkis-ready cases-ready engines-smoke-ready new-debian ## Make sure that all of this is there
 
 # --- packages ------------------------------------------------------------------------------------
 
@@ -237,8 +247,8 @@ test-together: ## Run test-walk, -mutants, -most, -bench; next to them what only
 
 .PHONY: test-most
 test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
-test-most: ## Run test-race, -commands next to test-ha, -packages, -soak, -yarn
-	@$(call beside,test-race test-commands,test-ha test-packages test-soak test-yarn,)
+test-most: ## Run test-race, -commands next to test-ha, -packages, -soak, -yarn, -engines
+	@$(call beside,test-race test-commands,test-ha test-packages test-soak test-yarn test-engines,)
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
@@ -333,6 +343,17 @@ test-linkis: linkis-ready linkis-jars ## Run a real LinkisManager with and witho
 	$(call section,test-linkis: a real LinkisManager with and without the adapter)
 	@$(linkis_is_here); $(timed) $(go_test) $(shipped) -timeout 10m ./test/linkis -run 'TestSmoke|TestWhatFills'
 
+# It waits for most of its time. As root it tries an agent of an ordinary user and one of root.
+.PHONY: test-engines
+test-engines: build engines-smoke-ready ## Run ipykernel, dask and a daemon under Bursar, and compare figures
+	$(call section,test-engines: real engines of two minutes)
+	@$(timed) test/engines/run.sh smoke
+
+# test-engines has it in small. ENGINES=regexp of AGENT/SCENE/WAY: test/engines/README.md.
+.PHONY: engines
+engines: build engines-ready ## Run Spark, Flink, Ray, dask, Jupyter, node and mvn under Bursar (ENGINES=regexp)
+	@ENGINES='$(ENGINES)' test/engines/run.sh
+
 # test-linkis has it in small.
 .PHONY: linkis
 linkis: linkis-ready linkis-jars $(CONSUL) postgres yarn
@@ -425,7 +446,7 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='cases new-machine sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
+# PARTS='cases engines new-machine sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
 # these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000

@@ -60,7 +60,7 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 		fails, last string
 		code        int
 	}{
-		{"none", `  PASSED after 0m\d\ds: cases new-machine sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants$`, 0},
+		{"none", `  PASSED after 0m\d\ds: cases engines new-machine sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants$`, 0},
 		{"kills|soak", `  FAILED after 0m\d\ds: \[make kills\] \[make soak\]$`, 2},
 	} {
 		dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 			}
 		}
 		var want []string
-		for _, part := range []string{"cases", "new-machine", "sim", "kills", "fuzz", "soak", "callers", "failovers", "matrix", "linkis", "test-arches", "test-yunikorn", "mutants"} {
+		for _, part := range []string{"cases", "engines", "new-machine", "sim", "kills", "fuzz", "soak", "callers", "failovers", "matrix", "linkis", "test-arches", "test-yunikorn", "mutants"} {
 			want = append(want, part+" 100000 7 1m 10m 200 ./resource")
 		}
 		if !slices.Equal(ran, want) || code != test.code {

@@ -156,7 +156,7 @@ def flink(daemonises):
         for part in ("bin", "conf"):
             shutil.copytree(f"{SITE}/pyflink/{part}", f"{home}/{part}")
         for part in ("lib", "opt", "plugins"):
-            os.symlink(f"{SITE}/pyflink/{part}", f"{home}/{part}")
+            shutil.copytree(f"{SITE}/pyflink/{part}", f"{home}/{part}", copy_function=os.symlink)
         with open(home + "/conf/config.yaml", "w", encoding="utf-8") as file:
             file.write(f"jobmanager: {{rpc: {{address: localhost, port: {rpc}}}, bind-host: localhost, "
                        "memory: {process: {size: 1024m}}}\n"

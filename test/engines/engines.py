@@ -53,6 +53,7 @@ def play(scene, ground, way, kinship, number):
     except (Failure, Refused, OSError, ValueError, KeyError, IndexError) as wrong:
         for run in runs:
             run.fault(str(wrong) if isinstance(wrong, (Failure, Refused)) else traceback.format_exc()[-600:])
+            keep(run, way)
             run.kill()
             rows.append({"ground": ground.name, "engine": run.engine.name, "way": way, "entitledMiB": run.engine.memory,
                          "faults": run.faults, "unfinished": True})
@@ -61,6 +62,13 @@ def play(scene, ground, way, kinship, number):
         if left and not run.faults:
             run.fault(f"{len(left)} of its processes are left at the end")
     return rows
+
+
+def keep(run, way):
+    """What an engine that failed has said, for who looks for the reason."""
+    path = f"{os.environ['ENGINES_OUT']}/{run.ground.name}-{run.engine.name}-{way}.log"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(run.output()[-200000:])
 
 
 def text(result):
