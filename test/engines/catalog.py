@@ -29,10 +29,13 @@ class Engine:
     """One process tree under one allocation. memory is in MiB."""
 
     def __init__(self, name, memory, command, ready, *, environment=None, daemon=False, end=False, limit=False,
-                 patience=90, quiet=True):
+                 patience=90, quiet=True, brief=False):
         self.name, self.memory, self.command, self.ready = name, memory, command, ready
         self.make, self.daemon, self.end = environment or (lambda run: {}), daemon, end
         self.limit, self.patience = limit, patience
+        # daemon: the command is a start script, which ends. end: it ends by itself, with 0, when its
+        # folder has a file "end"; brief: as soon as its work is done. limit: the kernel limits it.
+        self.brief = brief
         # quiet: it uses the same memory from then on, so that USED can be compared.
         self.quiet = quiet
 
@@ -249,7 +252,8 @@ def node(_):
 def maven(_):
     """A build that ends within seconds, by itself."""
     return [Engine("mvn", 512, lambda run: ["mvn", "-B", "-o", "-f", load("pom.xml"), "validate"],
-                   lambda run: run.said("BUILD SUCCESS"), environment=lambda run: {"JAVA_HOME": JAVA}, end=True, quiet=False)]
+                   lambda run: run.said("BUILD SUCCESS"), environment=lambda run: {"JAVA_HOME": JAVA}, end=True, quiet=False,
+                   brief=True)]
 
 
 SCENES = [
@@ -265,6 +269,6 @@ SCENES = [
     Scene("ray-daemon", ray(True), ask_ray),
     Scene("ray-foreground", ray(False), ask_ray),
     Scene("notebook", notebook, ask_notebook),
-    Scene("node", node),
+    *([Scene("node", node)] if shutil.which("node") else []),
     Scene("mvn", maven),
 ]

@@ -23,7 +23,8 @@ def settle(run):
         run.steady = max(time.monotonic() - 2.5 * TICK, run.settled)
         run.refuse_early_end()
         found = judge.used(run)
-        if found[0] or time.monotonic() > end:
+        still = judge.near(found[1]["least"], found[1]["most"], found[1]["most"])[0]
+        if (found[0] and still) or time.monotonic() > end:
             return found
         time.sleep(0.3)
 
@@ -43,8 +44,9 @@ def play(scene, ground, way, kinship, number):
             run.settled = time.monotonic()
         time.sleep(2 * TICK)
         for run in runs:
-            with ground.calls:
-                run.trouble()
+            if not run.engine.brief:
+                with ground.calls:
+                    run.trouble()
         quiet = {run: settle(run) for run in runs if run.engine.quiet}
         for run in reversed(runs):
             run.finish()

@@ -25,7 +25,7 @@ class Hubbed(Run):
         environment = self.environment() | {
             "HOME": home, "USER": keeper.pw_name, "LOGNAME": keeper.pw_name, "HUB_PORT": str(self.port), "HUB_KEY": self.key, "HUB_MARK": self.mark,
             "HUB_USER": self.ground.user.pw_name, "HUB_FOLDER": self.folder, "HUB_MEMORY": str(self.engine.memory << 20),
-            "PYTHONPATH": catalog.HERE + "/loads", kernel.MARK: ""}
+            "HUB_PYTHON": catalog.PYTHON, kernel.MARK: ""}
         with open(home + "/log", "wb") as log:
             self.command = subprocess.Popen(
                 [catalog.PYTHON, "-m", "jupyterhub", "-f", catalog.load("hub_config.py")], cwd=home, env=environment,

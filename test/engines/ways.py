@@ -54,11 +54,13 @@ class Run:
         eventually(f"{self.engine.name} is ready", self.engine.patience, self.is_ready)
 
     def is_ready(self):
-        self.refuse_early_end()
+        if not self.engine.brief:
+            self.refuse_early_end()
         return self.engine.ready(self)
 
     def refuse_early_end(self):
         if self.name and state(self.ground.allocation(self.name)) not in ("reserved", "active"):
+            self.watch.look_done()
             if not self.watch.alive:
                 raise Failure(f"it ended: {self.ground.allocation(self.name).get('reason')}: {self.output()[-400:]}")
             raise Failure("LOST: its processes live, and its allocation has ended")

@@ -29,7 +29,7 @@ async def agent(method, **body):
     return answer.get("allocation", {})
 
 
-class Engines(Spawner):
+class EngineSpawner(Spawner):
     """A user's server is an engine."""
 
     allocation = ""
@@ -88,7 +88,7 @@ class Routes(Proxy):
 
 
 c = get_config()  # noqa: F821
-c.JupyterHub.spawner_class = Engines
+c.JupyterHub.spawner_class = EngineSpawner
 c.JupyterHub.proxy_class = Routes
 c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
@@ -96,7 +96,7 @@ c.JupyterHub.bind_url = "http://127.0.0.1:1"
 c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{os.environ['HUB_PORT']}"
 c.JupyterHub.db_url = "sqlite:///hub.sqlite"
 c.JupyterHub.cookie_secret_file = "cookie"
-c.Spawner.cmd = [os.environ["ENGINES_PLACE"] + "/bin/python", "-m", "jupyterhub.singleuser"]
+c.Spawner.cmd = [os.environ["HUB_PYTHON"], "-m", "jupyterhub.singleuser"]
 c.Spawner.mem_limit = int(os.environ["HUB_MEMORY"])
 c.Spawner.start_timeout = 90
 c.Spawner.http_timeout = 90
