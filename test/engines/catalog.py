@@ -117,8 +117,19 @@ def ask_dask(runs):
 SPARK = SITE + "/pyspark"
 
 
+def spark_home(run):
+    """Spark's folder, to which the workers of local-cluster write."""
+    home = run.folder + "/spark"
+    if not os.path.exists(home):
+        os.makedirs(home + "/work")
+        os.chown(home + "/work", run.ground.user.pw_uid, run.ground.user.pw_gid)
+        for name in os.listdir(SPARK):
+            os.symlink(f"{SPARK}/{name}", f"{home}/{name}")
+    return home
+
+
 def spark_environment(run):
-    return {"JAVA_HOME": JAVA, "SPARK_HOME": SPARK, "PYSPARK_PYTHON": PYTHON, "SPARK_LOCAL_IP": "127.0.0.1",
+    return {"JAVA_HOME": JAVA, "SPARK_HOME": spark_home(run), "PYSPARK_PYTHON": PYTHON, "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_LOCAL_DIRS": run.folder, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -160,8 +171,12 @@ def flink(daemonises):
             shutil.copytree(f"{SITE}/pyflink/{part}", f"{home}/{part}")
         for part in ("lib", "opt", "plugins"):
             shutil.copytree(f"{SITE}/pyflink/{part}", f"{home}/{part}", copy_function=os.symlink)
+        # What Flink's own settings give to each Java is kept.
+        with open(home + "/conf/config.yaml", encoding="utf-8") as file:
+            opened = next(line.split("all:", 1)[1].strip() for line in file if "--add-exports" in line and "all:" in line)
         with open(home + "/conf/config.yaml", "w", encoding="utf-8") as file:
-            file.write(f"jobmanager: {{rpc: {{address: localhost, port: {rpc}}}, bind-host: localhost, "
+            file.write(f"env: {{java: {{opts: {{all: '{opened}'}}}}}}\n"
+                       f"jobmanager: {{rpc: {{address: localhost, port: {rpc}}}, bind-host: localhost, "
                        "memory: {process: {size: 1024m}}}\n"
                        "taskmanager: {host: localhost, bind-host: localhost, numberOfTaskSlots: 2, "
                        "memory: {process: {size: 1280m}}}\n"
@@ -191,10 +206,14 @@ def flink(daemonises):
 
 
 def ask_flink(runs):
-    home = runs[0].engine.home
-    said = client(runs[0], "bash", home + "/bin/sql-client.sh", "-f", load("flink.sql"), environment={"FLINK_LOG_DIR": runs[0].folder})
-    if "[ERROR]" in said:
-        raise Failure(f"Flink's SQL client: {said[-600:]}")
+    """A batch of SQL. The packages have no SQL gateway, so a program of Java submits it."""
+    home, folder = runs[0].engine.home, runs[0].folder
+    client(runs[0], JAVA + "/bin/javac", "-cp", SITE + "/pyflink/lib/*", "-d", folder, load("FlinkJob.java"))
+    client(runs[0], JAVA + "/bin/jar", "cf", folder + "/job.jar", "-C", folder, "FlinkJob.class")
+    said = client(runs[0], "bash", home + "/bin/flink", "run", "-c", "FlinkJob", folder + "/job.jar",
+                  environment={"FLINK_LOG_DIR": folder})
+    if "counted +I[1000]" not in said:
+        raise Failure(f"Flink's job: {said[-600:]}")
 
 
 # --- Ray, Jupyter, others -------------------------------------------------------------------------
