@@ -42,7 +42,7 @@ def play(scene, ground, way, kinship, number):
             scene.work(runs)
         for run in runs:
             run.settled = time.monotonic()
-        time.sleep(2 * TICK)
+        time.sleep(judge.SEEN + TICK)
         for run in runs:
             if not run.engine.brief:
                 with ground.calls:
