@@ -33,8 +33,9 @@ class Engine:
         self.name, self.memory, self.command, self.ready = name, memory, command, ready
         self.make, self.daemon, self.end = environment or (lambda run: {}), daemon, end
         self.limit, self.patience = limit, patience
-        # daemon: the command is a start script, which ends. end: it ends by itself, with 0, when its
-        # folder has a file "end"; brief: as soon as its work is done. limit: the kernel limits it.
+        # daemon: the command is a start script, which ends. end: it ends by itself, with 0, when
+        # its folder has a file "end"; brief: as soon as its work is done. limit: the kernel limits
+        # it.
         self.brief = brief
         # quiet: it uses the same memory from then on, so that USED can be compared.
         self.quiet = quiet

@@ -1,4 +1,5 @@
-"""Runs real engines under Bursar, one scene after the other: see README.md. It is started by run.sh."""
+"""Runs real engines under Bursar, one scene after the other: see README.md. It is started by
+run.sh."""
 import concurrent.futures
 import contextlib
 import json

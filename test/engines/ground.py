@@ -63,8 +63,8 @@ def demoted(user):
 
 
 class Ground:
-    """`own` says that the agent is root's and gives each engine a cgroup of its own; without it both
-    servers are the ordinary user's, and the agent has no cgroups."""
+    """`own` says that the agent is root's and gives each engine a cgroup of its own; without it
+    both servers are the ordinary user's, and the agent has no cgroups."""
 
     def __init__(self, folder, program, own, cgroup):
         self.folder, self.program, self.own = folder, program, own

@@ -17,7 +17,8 @@ class Hubbed(Run):
 
     def launch(self):
         self.port, self.key = grounds.free_port(), self.mark + "-key"
-        # Under an agent of root the hub is a trusted user, else it is the user whom it starts servers for.
+        # Under an agent of root the hub is a trusted user, else it is the user whom it starts
+        # servers for.
         keeper = pwd.getpwnam("hub") if self.ground.own else self.ground.user
         home = self.folder + "/hub"
         os.makedirs(home)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first process in the namespaces of run.sh: it has processes, a loopback and accounts of its own.
-# All engines end with it.
+# The first process in the namespaces of run.sh: it has processes, a loopback and accounts of its
+# own. All engines end with it.
 set -euo pipefail
 mount --make-rprivate /
 mount -t proc proc /proc

@@ -28,8 +28,8 @@ def used(run):
 
 
 def peak(run, ended):
-    """The most that it used. A figure that is said to come from measurements alone may miss what was
-    shorter than they are apart; one without a source may not."""
+    """The most that it used. A figure that is said to come from measurements alone may miss what
+    was shorter than they are apart; one without a source may not."""
     least, most = run.watch.peak()
     source = ended.get("measuredPeakSource", "").removeprefix("PEAK_SOURCE_").lower()
     if source == "ticks":

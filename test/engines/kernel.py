@@ -95,8 +95,8 @@ class Sample:
 
 
 class Cgroup:
-    """The memory figures of a cgroup of version 1 or 2: held by processes now, and charged now without
-    the cache that can be taken back, which is more by the kernel's own memory."""
+    """The memory figures of a cgroup of version 1 or 2: held by processes now, and charged now
+    without the cache that can be taken back, which is more by the kernel's own memory."""
 
     def __init__(self, folder):
         stat = figures(read(folder + "/memory.stat"))
@@ -210,9 +210,9 @@ class Watch(threading.Thread):
         return best
 
     def peak(self):
-        """Between which two figures the most that it used is, by the kernel: the most that was seen,
-        and the same with what the marks of its processes say of moments in between. The mark of a
-        cgroup is none of them: the page cache of that moment is in it."""
+        """Between which two figures the most that it used is, by the kernel: the most that was
+        seen, and the same with what the marks of its processes say of moments in between. The mark
+        of a cgroup is none of them: the page cache of that moment is in it."""
         return self.most, max(self.most, self.unseen, self.charged)
 
     def cpu(self):

@@ -1,6 +1,7 @@
-"""A launcher as a program of a user would be: it allocates, starts the engine itself, confirms it by
-its pid, and releases when it has ended. Its argument is JSON; it prints JSON, a line for each step.
-A line on its standard input is an order: "release" releases while the engine runs, "stop" ends it."""
+"""A launcher as a program of a user would be: it allocates, starts the engine itself, confirms it
+by its pid, and releases when it has ended. Its argument is JSON; it prints JSON, a line for each
+step. A line on its standard input is an order: "release" releases while the engine runs, "stop"
+ends it."""
 import json
 import os
 import signal

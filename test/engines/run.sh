@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh [smoke]: runs the real engines that tools/engines/provide.sh has installed under Bursar, and
-# compares Bursar's figures with the kernel's: see README.md. As root it runs in namespaces of its
-# own, with two more accounts, and with cgroups if the machine has them for memory. As an ordinary
-# user it tries what an agent of that user can do.
+# run.sh [smoke]: runs the real engines that tools/engines/provide.sh has installed under Bursar,
+# and compares Bursar's figures with the kernel's: see README.md. As root it runs in namespaces of
+# its own, with two more accounts, and with cgroups if the machine has them for memory. As an
+# ordinary user it tries what an agent of that user can do.
 #
 # BURSAR is the program under test, with bursar-keeper next to it (default bin/bursar); ENGINES is a
 # regular expression of AGENT/SCENE/WAY, such as 'user/flink.*/run'. Figures go to ENGINES_OUT

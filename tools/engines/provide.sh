@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has the engines that test/engines runs: `provide.sh smoke` those of two
-# minutes (ipykernel, dask), `provide.sh all` also Spark, Flink, Ray, notebook and JupyterHub. They
-# come as Python's packages from where pip gets them on this machine, and must have the sums of
-# smoke.txt, all.txt, scripts.txt and build.txt. Each becomes a virtual environment: .cache/tools/engines-smoke or
-# engines-all, and a version made of its lists. Java is the one of tools/yarn or tools/linkis.
-# `provide.sh --where smoke|all` prints the folder, and installs nothing. `provide.sh --record` writes
-# the lists again from smoke.in, all.in and build.in, for a review before they are committed.
+# Makes sure that this machine has the engines that test/engines runs: `provide.sh smoke` those of
+# two minutes (ipykernel, dask), `provide.sh all` also Spark, Flink, Ray, notebook and JupyterHub.
+# They come as Python's packages from where pip gets them on this machine, and must have the sums of
+# smoke.txt, all.txt, scripts.txt and build.txt. Each becomes a virtual environment:
+# .cache/tools/engines-smoke or engines-all, and a version made of its lists. Java is the one of
+# tools/yarn or tools/linkis. `provide.sh --where smoke|all` prints the folder, and installs
+# nothing. `provide.sh --record` writes the lists again from smoke.in, all.in and build.in, for a
+# review before they are committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -1,5 +1,5 @@
-"""What a notebook's user does with a kernel: a file that is larger than its entitlement is read, much
-memory is used for less than half a second, and some of it is kept."""
+"""What a notebook's user does with a kernel: a file that is larger than its entitlement is read,
+much memory is used for less than half a second, and some of it is kept."""
 import sys
 
 from jupyter_client import BlockingKernelClient

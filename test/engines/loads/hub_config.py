@@ -1,5 +1,5 @@
-"""JupyterHub's configuration: a spawner that asks a Bursar agent for the memory of each server and lets
-it start and keep the server, and no proxy, as nobody but this test comes."""
+"""JupyterHub's configuration: a spawner that asks a Bursar agent for the memory of each server and
+lets it start and keep the server, and no proxy, as nobody but this test comes."""
 import asyncio
 import json
 import os

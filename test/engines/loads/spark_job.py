@@ -1,5 +1,5 @@
-"""spark_job.py FOLDER [sql] [python]: a session that works, says so, and ends with 0 when there is a
-file FOLDER/end."""
+"""spark_job.py FOLDER [sql] [python]: a session that works, says so, and ends with 0 when there is
+a file FOLDER/end."""
 import os
 import sys
 import time
