@@ -185,7 +185,7 @@ def flink(daemonises):
         subprocess.run(["chown", "-R", "-h", f"{ground.user.pw_uid}:{ground.user.pw_gid}", home], check=True)
 
         def environment(run):
-            return {"JAVA_HOME": JAVA, "FLINK_PID_DIR": run.folder, "HADOOP_CLASSPATH": "", "FLINK_CONF_DIR": home + "/conf"}
+            return {"JAVA_HOME": JAVA, "FLINK_PID_DIR": f"{home}/pids-{run.mark}", "HADOOP_CLASSPATH": "", "FLINK_CONF_DIR": home + "/conf"}
 
         def answers(path):
             try:
@@ -226,7 +226,7 @@ def ray(daemonises):
 
         def environment(run):
             return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_DOCKER_CPU_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+                    "RAY_raylet_start_wait_time_s": "120"}
 
         def command(run):
             return [PYTHON, "-m", "ray.scripts.scripts", "start", "--head", "--port", str(port), "--node-ip-address", "127.0.0.1",
