@@ -37,8 +37,8 @@ type engine struct {
 	ownCgroup   bool
 	killsBefore int64
 	ended       Record // as far as it is known
-	// ownRSS is the mark of the keeper itself. The mark of a process begins with that of the process
-	// that has started it: a mark that is not above that of the keeper says nothing.
+	// ownRSS is the mark of the keeper itself. The mark of a process begins with that of the
+	// process that has started it: a mark that is not above that of the keeper says nothing.
 	ownRSS int64
 }
 

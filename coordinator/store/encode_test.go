@@ -126,6 +126,7 @@ func set(v reflect.Value) {
 		return
 	case ledger.IncidentKind:
 		v.Set(reflect.ValueOf(ledger.IncidentLimitNotHeld))
+		return
 	case ledger.PeakSource:
 		v.Set(reflect.ValueOf(ledger.PeakLimit))
 		return
