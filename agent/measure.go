@@ -188,7 +188,7 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 	usage := tracker.Usage{
 		ID: measured.ID, PID: measured.PID, StartTime: measured.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, UnsureBytes: u.UnsureBytes,
-		PeakBytes: u.PeakBytes, CacheBytes: u.CacheBytes, Processes: u.Processes,
+		PeakBytes: u.PeakBytes, CacheBytes: u.CacheBytes, MappedBytes: u.MappedBytes, Processes: u.Processes,
 		CPUMillis: u.CPUMillis, CPUTime: u.CPUTime,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,

@@ -24,18 +24,20 @@ const (
 
 // Seen is what the measurements of an engine have shown. The zero value: there was none.
 type Seen struct {
-	// Bytes is the most that the kernel could not take back; CacheBytes the most page cache.
-	Bytes, CacheBytes int64
+	// Bytes is the most that the kernel could not take back; CacheBytes the most page cache;
+	// MappedBytes the most files that a process had mapped.
+	Bytes, CacheBytes, MappedBytes int64
 	// Processes is the most that there were.
 	Processes int
 }
 
-// Add takes a measurement: the most that the kernel could not take back since the one before, the
-// page cache, and how many processes there were.
-func (s *Seen) Add(bytes, cache int64, processes int) {
-	s.Bytes = max(s.Bytes, bytes)
-	s.CacheBytes = max(s.CacheBytes, cache)
-	s.Processes = max(s.Processes, processes)
+// Add takes a measurement: bytes is the most that the kernel could not take back since the one
+// before.
+func (s *Seen) Add(other Seen) {
+	s.Bytes = max(s.Bytes, other.Bytes)
+	s.CacheBytes = max(s.CacheBytes, other.CacheBytes)
+	s.MappedBytes = max(s.MappedBytes, other.MappedBytes)
+	s.Processes = max(s.Processes, other.Processes)
 }
 
 // Marks are what the kernel says at the end of an engine; 0: it says nothing.
@@ -73,10 +75,10 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	}
 	if charged := marks.CgroupBytes; charged > 0 {
 		pinned := max(0, charged-max(seen.CacheBytes, marks.CacheBytes))
-		if marks.ProcessBytes > 0 {
+		if process := marks.ofProcess(seen); process > 0 {
 			// Files that came and went between two measurements must not count: no process had
-			// more than the largest.
-			pinned = min(pinned, times(marks.ProcessBytes, seen.Processes+1))
+			// more than the largest, and the kernel has some more for it, such as page tables.
+			pinned = min(pinned, times(cgroupfs.Add(process, process/32), max(1, seen.Processes)))
 		}
 		bytes = max(bytes, pinned)
 		if !marks.Partial {
@@ -89,10 +91,10 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	return bytes, source
 }
 
-// ofProcess is what the mark of the largest process says without the files that it had mapped: in a
-// cgroup those that are charged to it, else as many as were ever seen.
+// ofProcess is what the mark of the largest process says without the files that it had mapped: as
+// many as were ever seen, or are charged to its cgroup.
 func (m Marks) ofProcess(seen Seen) int64 {
-	files := m.MappedBytes
+	files := max(m.MappedBytes, seen.MappedBytes)
 	if m.CgroupBytes == 0 {
 		files = seen.CacheBytes
 	}

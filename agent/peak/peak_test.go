@@ -24,12 +24,14 @@ func TestPeaks(t *testing.T) {
 	// A cgroup of its own.
 	f("a spike between two ticks", seen(8, 1, 1), peak.Marks{CgroupBytes: 409, CacheBytes: 1, ProcessBytes: 404}, 408, peak.Kernel)
 	f("page cache of a file that was read", seen(3, 640, 2), peak.Marks{CgroupBytes: 690, CacheBytes: 687, ProcessBytes: 3}, 3, peak.Kernel)
-	f("a file that was read and removed between two ticks", seen(3, 0, 2), peak.Marks{CgroupBytes: 690, ProcessBytes: 4}, 12, peak.Kernel)
+	f("a file that was read and removed between two ticks", seen(3, 0, 2), peak.Marks{CgroupBytes: 690, ProcessBytes: 4}, 8, peak.Kernel)
 	f("a spike, and page cache later", seen(8, 390, 1), peak.Marks{CgroupBytes: 400, CacheBytes: 390, ProcessBytes: 399, MappedBytes: 1}, 398, peak.Kernel)
 	f("a spike of a pool", seen(80, 20, 5), peak.Marks{CgroupBytes: 900, CacheBytes: 20, ProcessBytes: 200}, 880, peak.Kernel)
 	f("libraries that others had in memory", seen(50, 0, 1), peak.Marks{CgroupBytes: 55, ProcessBytes: 80}, 55, peak.Kernel)
 	f("a large file that is mapped", seen(20, 700, 1), peak.Marks{CgroupBytes: 720, CacheBytes: 700, MappedBytes: 700, ProcessBytes: 725}, 25, peak.Kernel)
 	f("ended before the first tick", peak.Seen{}, peak.Marks{CgroupBytes: 410, ProcessBytes: 415}, 410, peak.Kernel)
+	f("a file of its own that was removed before its end", seen(256, 0, 1), peak.Marks{CgroupBytes: 461, ProcessBytes: 271, MappedBytes: 0}, 279, peak.Kernel)
+	f("that, and what it has mapped is known", peak.Seen{Bytes: 256, MappedBytes: 15, Processes: 1}, peak.Marks{CgroupBytes: 461, ProcessBytes: 271}, 264, peak.Kernel)
 	f("ended before the first tick, no process known", peak.Seen{}, peak.Marks{CgroupBytes: 410, CacheBytes: 10}, 400, peak.Kernel)
 
 	// One that was moved: what it had before is charged elsewhere.

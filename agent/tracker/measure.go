@@ -31,8 +31,9 @@ type Usage struct {
 	// UnsureBytes is the part of UnreclaimableBytes that may not be the engine's; a policy does not
 	// count it.
 	UnsureBytes int64
-	// PeakBytes is the most of it since the last sample, and CacheBytes the page cache.
-	PeakBytes, CacheBytes int64
+	// PeakBytes is the most of it since the last sample, CacheBytes the page cache, and MappedBytes
+	// the files that its main process had mapped when that was read last.
+	PeakBytes, CacheBytes, MappedBytes int64
 	Processes             int
 	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
 	// this incarnation of the agent knows.
@@ -108,7 +109,10 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		if e.usage == nil && e.reported == nil {
 			t.urgent = true // users want to see what the new engine uses
 		}
-		e.peak.seen.Add(max(usage.UnreclaimableBytes-usage.UnsureBytes, usage.PeakBytes-usage.UnsureBytes), usage.CacheBytes, usage.Processes)
+		e.peak.seen.Add(peak.Seen{
+			Bytes:      max(usage.UnreclaimableBytes, usage.PeakBytes) - usage.UnsureBytes,
+			CacheBytes: usage.CacheBytes, MappedBytes: usage.MappedBytes, Processes: usage.Processes,
+		})
 		e.peak.cpuMillis = max(e.peak.cpuMillis, usage.CPUMillis)
 		e.noteCPUTime(usage.CPUTime)
 		t.noteLeaderEnd(e, &usage)

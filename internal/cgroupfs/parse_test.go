@@ -74,7 +74,7 @@ func TestParseMemoryStatOfEachVersion(t *testing.T) {
 	f("version 2 before", false, lists+"kernel_stack 1\npagetables 2\npercpu 4\nslab_reclaimable 300\nslab_unreclaimable 8\nsock 32\n",
 		MemoryStat{File: 12, Pinned: 19, Kernel: 47, Slab: 300})
 	f("version 1", true, "inactive_anon 900\nhierarchical_memory_limit 5\ntotal_cache 7\ntotal_inactive_anon 1\ntotal_active_anon 2\n"+
-		"total_inactive_file 4\ntotal_active_file 8\ntotal_unevictable 16\n", MemoryStat{File: 12, Pinned: 19, Limit: 5})
+		"total_inactive_file 4\ntotal_active_file 8\ntotal_unevictable 16\n", MemoryStat{File: 12, Pinned: 19, Lazy: 5, Limit: 5})
 	f("version 1 without a limit", true, "hierarchical_memory_limit 9223372036854710272\ntotal_inactive_anon 0\ntotal_active_anon 0\n"+
 		"total_inactive_file 0\ntotal_active_file 0\ntotal_unevictable 0\n", MemoryStat{})
 	f("beyond 2^63", false, "inactive_anon 18446744073709551615\nactive_anon 1\ninactive_file 0\nactive_file 0\nunevictable 0\n",

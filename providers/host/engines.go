@@ -77,6 +77,9 @@ type Usage struct {
 	// CacheBytes is the page cache in MemoryBytes: what the cgroup is charged for files and names,
 	// or the files that the process with the most of them has mapped.
 	CacheBytes int64
+	// MappedBytes are the files that the main process, or the process with the most of them, had
+	// mapped when that was read last.
+	MappedBytes int64
 	// CPUTime is the processor time of the engine since its processes started, with that of those
 	// that have ended, as far as this Meter knows of them. It never goes back.
 	CPUTime time.Duration
@@ -159,6 +162,10 @@ type engine struct {
 	// checked is the program of the root that was compared with its parent's, and forked the same
 	// if both share memory.
 	checked, forked image
+	// looks is how often it was measured by its cgroup, and files what its main process had mapped
+	// of files when that was read last, in bytes.
+	looks int
+	files int64
 	// lazy is what the last call left out of its unreclaimable memory, in bytes.
 	lazy int64
 	// passes over the process table that it was part of, one after the other. The first is the
@@ -382,7 +389,7 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	}
 	usage.UnreclaimableBytes = max(usage.UnreclaimableBytes, memory.unreclaimable)
 	usage.SwappedBytes = max(usage.SwappedBytes, memory.swapped)
-	usage.CacheBytes = max(usage.CacheBytes, memory.files)
+	usage.CacheBytes, usage.MappedBytes = max(usage.CacheBytes, memory.files), max(usage.MappedBytes, memory.files)
 	usage.PeakBytes = cgroupfs.Add(usage.UnreclaimableBytes, memory.spike)
 }
 
