@@ -135,8 +135,18 @@ func TestLogsAreTheirUsersAlone(t *testing.T) {
 	}
 }
 
+// A folder that its user has named is the user's to lock.
+func TestANamedFolderIsNotLocked(t *testing.T) {
+	spec := shell(t, "exec flock -n "+`"$PWD"`+" true")
+	spec.WorkingDirectory = spec.Log.Directory
+	if got := run(t, spec).end(); got.Exit.Code == nil || *got.Exit.Code != 0 {
+		t.Errorf("the engine cannot lock its folder: %+v", got)
+	}
+}
+
 func TestFolderInUseIsNotCleanedUp(t *testing.T) {
 	spec := shell(t, "exec sleep 1000")
+	spec.Log.Own = true
 	k := run(t, spec)
 	dir, err := os.Open(spec.Log.Directory)
 	if err != nil {

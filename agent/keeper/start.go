@@ -57,9 +57,11 @@ func newEngine(spec Spec) (*engine, error) {
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
-	// Programs that clean up by age, such as systemd-tmpfiles, leave a folder alone that is
-	// locked.
-	_ = unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) // a courtesy
+	// Programs that clean up by age, such as systemd-tmpfiles, leave a folder alone that is locked.
+	// An engine may lock a folder that its user has named, as Flink does with that of its pids.
+	if spec.Log.Own {
+		_ = unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) // a courtesy
+	}
 	e := &engine{stdout: newLogFile(dir, "stdout", spec.Log), stderr: newLogFile(dir, "stderr", spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
 		if err := file.open(); err != nil && !full(err) {

@@ -164,6 +164,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 		return keeper.Spec{}, &FieldError{keeper.FieldCommand, "", "an absolute path, or a program in the PATH of environment", errors.New("is empty")}
 	}
 	if spec.Log.Directory == "" {
+		spec.Log.Own = true
 		var err error
 		if spec.Log.Directory, err = makeLogs(l.LogDir, r.ID, r.User); err != nil {
 			return keeper.Spec{}, err
