@@ -3,6 +3,8 @@ package agent_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,6 +156,14 @@ func TestWhatALaunchersEngineLeavesIsRemembered(t *testing.T) {
 		t.Error(err)
 	}
 	s.coordinator.await("its end is known", func() bool { return s.coordinator.allocations[id].GetLeaderEnd().GetExitStatus() != nil })
+	stored := regexp.MustCompile(`"leaderEnd":\s*\{[^}]*"exitStatus"`)
+	until(t, "it is stored", func() bool {
+		files, _ := filepath.Glob(filepath.Join(s.config.StateDir, "*"))
+		return slices.ContainsFunc(files, func(file string) bool {
+			text, _ := os.ReadFile(file)
+			return stored.Match(text)
+		})
+	})
 	s.crash()
 	s.start()
 	s.ticks(3)

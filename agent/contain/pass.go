@@ -212,10 +212,13 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 		e.failed, e.failures, e.retry = "", 0, time.Time{}
 	}
 	e.checked = time.Time{}
+	unread := e.path == "" // nothing is read back
 	c.mu.Unlock()
+	if err != nil || unread {
+		c.held(id, want.limits, err == nil)
+	}
 	switch {
 	case err != nil:
-		c.held(id, want.limits, false)
 		c.failed(ctx, id, err, again)
 	case !before.applied:
 		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)
