@@ -141,7 +141,7 @@ func printing(dir string) map[string][]string {
 	const id = "0000000000001"
 	quotas := filepath.Join(dir, "quotas.yaml")
 	return map[string][]string{
-		"run": {"-m", "1MiB", "-l", "user=a", "--wait", "3s", "--", "true"}, "allocate": {"-m", "1MiB", "-l", "user=a"}, "confirm": {id, "--pid", "2"}, "release": {id}, "cancel": {id},
+		"run": {"-m", "1MiB", "-l", "user=a", "--wait", "3s", "--", "true"}, "allocate": {"-m", "1MiB", "-l", "user=a"}, "confirm": {id, "--pid", "2"}, "release": {id}, "cancel": {id}, "amend": {id, "--wait", "1h"},
 		"renew": {id}, "resize": {id, "-m", "1MiB"}, "stop": {id}, "explain": {id}, "status": {}, "hosts": {}, "allocations": {}, "quotas": {}, "queues": {}, "providers": {},
 		"watch": {}, "audit": {}, "quota set": {"user=a", "--memory", "1GiB"}, "quota apply": {"-f", quotas}, "quota delete": {"user=a"},
 		"provider set": {"yarn:a", "addresses=http://rm:8088"}, "provider check": {"yarn:a"}, "queues check": {}, "provider delete": {"yarn:a"},

@@ -36,6 +36,7 @@ run says so and waits for them: they keep the allocation. SIGINT (Ctrl-C),
 SIGTERM, SIGHUP or SIGQUIT then stops them, with --grace, and run ends with
 128+n. If run itself is killed, its agent keeps the allocation until they have
 ended. A command that starts daemons is better started with --detach.
+
 Without --limit, memory is booked and not capped: the command can use more than
 it asked for. What happens then is the host's policy: by default it is shown and
 logged, and a host can also limit or stop such commands. With --limit the kernel
