@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -145,6 +146,9 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	usage.CacheBytes = min(bytes, cgroupfs.Add(stat.File-stat.Lazy, stat.Slab))
 	usage.MappedBytes = m.filesOf(e)
 	usage.Processes = len(e.inside)
+	if e.reaper.PID != 0 && slices.Contains(e.inside, e.reaper.PID) { // it is not the engine's
+		usage.Processes--
+	}
 	own.memory, own.shared, own.partial = true, stat.Shared, !all
 	e.lazy = stat.Lazy // the lists of anonymous pages do not have it
 	if !all {
