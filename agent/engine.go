@@ -22,6 +22,8 @@ type engine struct {
 	orphans *orphans
 	// stop is what is done to end the engine; nil: there was no order.
 	stop *stopping
+	// others: the last measurement has found processes besides the main one.
+	others bool
 	// asking: a coordinator is being asked to stop the engine.
 	asking bool
 	// told is how the main process ended, by its launcher's word; nil: it has not said so.

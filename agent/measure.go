@@ -99,7 +99,7 @@ func (a *Agent) measure(ctx context.Context) {
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
 		for i, e := range engines {
-			e.orphans = nil
+			e.orphans, e.others = nil, usages[i].Processes > 1
 			if left := usages[i].Orphans; len(left) > 0 {
 				e.orphans = &orphans{of: process.Ref{PID: list[i].PID, StartTime: list[i].StartTime}, list: left}
 			}

@@ -40,6 +40,10 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	}
 	request.ProcessEnded = ends == hasEnded
 	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
+	if err == nil && ends == notKnown && answer.msg.GetAllocation().GetReleasing() && a.foundEnded(ctx, request.GetId()) {
+		request.ProcessEnded = true
+		answer, err = relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
+	}
 	switch {
 	case err != nil && s.stopping.Err() != nil:
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: ask again"))
@@ -96,18 +100,15 @@ const (
 )
 
 // endOf looks whether a process of an allocation's engine lives. The pidfd of the engine's process
-// says so at once. Only if that process has ended, endOf looks for others that it left: in the
-// engine's cgroup and among all processes.
+// says so at once. If that process has ended, what it has left is found below the engine's reaper,
+// in the cgroup that the agent made for it, or in its session. If the last measurement has found
+// other processes, and none of these places is complete, the next measurement decides.
 func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 	var p *bursarv1.Process
-	var known process.Engine
-	found := false
+	found, others := false, false
 	a.locked(func(t *tracker.Tracker) {
 		grant, _ := t.Get(id)
-		p, found = grant.GetProcess(), t.Ended(id) != nil
-		if p != nil {
-			known = toStop(t, a.engines.known(id), id, p)
-		}
+		p, found, others = grant.GetProcess(), t.Ended(id) != nil, a.engines.known(id).others
 	})
 	switch {
 	case found:
@@ -115,7 +116,8 @@ func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 	case p.GetPid() == 0 || p.GetStartTime() == 0:
 		return notKnown
 	}
-	handle, err := a.opener.Open(known.Root)
+	root, reaper := process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, process.Ref{PID: p.GetReaperPid(), StartTime: p.GetReaperStartTime()}
+	handle, err := a.opener.Open(root)
 	if err == nil {
 		handle.Close()
 		return stillRuns
@@ -124,14 +126,55 @@ func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 		a.log.Warn("it is not known whether an engine has ended that is released", "allocation_id", id, "error", err)
 		return notKnown
 	}
-	known.Made = a.cgroups.Made(id, known.Cgroup)
-	known.Guarded = a.cgroups.Guarded(ctx, id, known.Cgroup)
-	left, err := a.opener.Left(ctx, known)
-	switch {
-	case err != nil:
-		a.log.Warn("it is not known whether an engine that is released has left processes", "allocation_id", id, "error", err)
+	var lives bool
+	if reaper.PID != 0 {
+		if lives, err = a.opener.Below(reaper); err == nil {
+			return asLifeSign(lives)
+		}
+	}
+	if p.GetCgroup() != "" && a.cgroups.Made(id, p.GetCgroup()) {
+		inside := a.deps.Meter.Marks(host.Engine{ID: id, PID: root.PID, StartTime: root.StartTime, Cgroup: p.GetCgroup(), Reaper: host.Reaper(reaper)}).Inside
+		if inside != host.OccupancyUnknown {
+			return asLifeSign(inside == host.Occupied)
+		}
+	}
+	if others {
 		return notKnown
-	case left:
+	}
+	if lives, err = a.opener.Led(ctx, root); err != nil {
+		return notKnown
+	}
+	return asLifeSign(lives)
+}
+
+// endPatience bounds how long a Release waits for the measurement that finds an engine's end.
+const endPatience = time.Second
+
+// foundEnded measures, and reports whether the engine has ended by then. A measurement that is
+// under way may have begun too early, so the one after it counts, too.
+func (a *Agent) foundEnded(ctx context.Context, id string) bool {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	for range 2 {
+		var measured chan struct{}
+		a.locked(func(*tracker.Tracker) { measured = a.measured })
+		a.measureIn(0)
+		select {
+		case <-measured:
+		case <-ctx.Done():
+			return false
+		}
+		ended := false
+		a.locked(func(t *tracker.Tracker) { ended = t.Ended(id) != nil })
+		if ended {
+			return true
+		}
+	}
+	return false
+}
+
+func asLifeSign(lives bool) lifeSign {
+	if lives {
 		return stillRuns
 	}
 	return hasEnded

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -96,6 +97,67 @@ func TestAReleaseWaitsForTheLastProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.coordinator.awaitState(a.GetId(), released)
+}
+
+// A child that has left the session and whose parent has ended is known from measurements alone.
+func TestAReleaseWaitsForWhatHasLeftTheSession(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.awaitsEnds = true
+	s.start()
+	a := s.allocate(1)
+	file := filepath.Join(folder(t), "pid")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "setsid sh -c 'echo $$ >"+file+".new; mv "+file+".new "+file+"; exec sleep 1000' >/dev/null 2>&1 & read go")
+	leave, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	until(t, "the child has left", func() bool { text, err = os.ReadFile(file); return err == nil })
+	left, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	s.ticks(3)
+	_ = leave.Close()
+	_ = cmd.Wait()
+	r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.GetAllocation(); got.GetState() != active || !got.GetReleasing() {
+		t.Errorf("process %d lives: %v", left, got)
+	}
+	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.coordinator.awaitState(a.GetId(), released)
+}
+
+// All processes of an engine have ended: it is free with the answer, though several were known.
+func TestAReleaseOfSeveralThatHaveEndedFreesAtOnce(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.awaitsEnds = true
+	s.start()
+	a, cmd := s.engine(1, "sleep 1000 & read go")
+	s.ticks(3)
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId(), Reason: "done", ExitStatus: &bursarv1.ExitStatus{Signal: 9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.GetAllocation(); got.GetState() != released || got.GetExitStatus().GetSignal() != 9 {
+		t.Errorf("all had ended: %v", got)
+	}
 }
 
 // The release of an engine that the agent launched is a stop.

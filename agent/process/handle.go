@@ -38,15 +38,15 @@ type Identifier interface {
 type Opener struct {
 	identifier Identifier
 	proc       string
-	slots      slots         // of Stops
-	reading    chan struct{} // of Left: one reader of the process table
+	slots      slots   // of Stops
+	tables     *tables // of Led
 	// pidfdOpen is unix.PidfdOpen; tests put an older kernel in its place.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 
 // NewOpener returns an Opener for this machine, whose process table is at proc, usually /proc.
 func NewOpener(identifier Identifier, proc string) *Opener {
-	return &Opener{identifier: identifier, proc: proc, slots: newSlots(), reading: make(chan struct{}, 1), pidfdOpen: unix.PidfdOpen}
+	return &Opener{identifier: identifier, proc: proc, slots: newSlots(), tables: newTables(), pidfdOpen: unix.PidfdOpen}
 }
 
 // Handle is one process.

@@ -1,26 +1,94 @@
 package process
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"sync"
 
-// Left reports whether a process lives that is or may be an engine's: a descendant of its root, a
-// member of a cgroup that the agent made for it, a process that was counted as the engine's, or one
-// in the session or group of its root. The engine's reaper does not count. It reads the whole
-// process table; one call at a time does.
-func (o *Opener) Left(ctx context.Context, e Engine) (bool, error) {
-	select {
-	case o.reading <- struct{}{}:
-		defer func() { <-o.reading }()
-	case <-ctx.Done():
-		return false, ctx.Err() //nolint:wrapcheck // it is the caller's own
+	"github.com/prometheus/procfs"
+
+	"github.com/bursar/bursar/internal/processtable"
+)
+
+// Below reports whether a process lives below an engine's reaper. The kernel makes each process of
+// the engine that has lost its parent a child of the reaper, so nothing else has to be read.
+// ErrEnded: the reaper is not there.
+func (o *Opener) Below(reaper Ref) (bool, error) {
+	table, err := procfs.NewFS(o.proc)
+	if err != nil {
+		return false, fmt.Errorf("process table: %w", err)
 	}
-	found, err := findProcesses(o.proc, e, newDescent(e))
+	list, err := Descendants(o.proc, reaper)
 	if err != nil {
 		return false, err
 	}
-	for _, f := range found {
-		if f.Ref != e.Reaper && (f.descends || f.measured || f.numbered) {
+	for _, ref := range list {
+		if stat, err := statOf(table, int(ref.PID)); ref != reaper && err == nil && stat.Starttime == ref.StartTime && stat.State != "Z" && stat.State != "X" {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// Led reports whether a process lives in the session or the group of a root that has ended: what a
+// launcher's engine of one process leaves behind. All callers that wait share one reading of the
+// process table, which began after their calls.
+func (o *Opener) Led(ctx context.Context, root Ref) (bool, error) {
+	table, err := o.tables.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	number := int(root.PID)
+	if p, taken := table[number]; taken && !p.Ended {
+		return false, nil // the kernel has given the number away: no session and no group had it
+	}
+	for pid, p := range table {
+		if pid != number && !p.Ended && (p.Session == number || p.Group == number) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// tables reads the process table for several callers at a time.
+type tables struct {
+	turn chan struct{} // held by the one that reads
+
+	mu   sync.Mutex
+	next *reading // the one that has not begun; nil: nobody waits for one
+}
+
+type reading struct {
+	done  chan struct{}
+	table processtable.Table
+}
+
+func newTables() *tables { return &tables{turn: make(chan struct{}, 1)} }
+
+func (t *tables) read(ctx context.Context) (processtable.Table, error) {
+	t.mu.Lock()
+	r := t.next
+	if r == nil {
+		r = &reading{done: make(chan struct{})}
+		t.next = r
+		go t.run(r)
+	}
+	t.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.table, nil
+	case <-ctx.Done():
+		return nil, ctx.Err() //nolint:wrapcheck // it is the caller's own
+	}
+}
+
+// run ends by itself after two readings at most.
+func (t *tables) run(r *reading) {
+	t.turn <- struct{}{}
+	t.mu.Lock()
+	t.next = nil
+	t.mu.Unlock()
+	r.table = processtable.Read()
+	close(r.done)
+	<-t.turn
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -19,7 +20,19 @@ type Marks struct {
 	// Moved: the engine ran before it was moved there, and what it used by then is not in the
 	// marks.
 	Moved bool
+	// Inside says whether a process of the engine lives in the cgroup now.
+	Inside Occupancy
 }
+
+// Occupancy says whether a process lives somewhere.
+type Occupancy uint8
+
+// The answers.
+const (
+	OccupancyUnknown Occupancy = iota
+	Empty
+	Occupied
+)
 
 // Marks reads the marks of an engine's own cgroup. The zero value: it has none, or the cgroup is
 // gone. A cgroup that the caller did not make is not read: others may have been in it before. Marks
@@ -36,6 +49,7 @@ func (m *Meter) Marks(e Engine) Marks {
 	got := Marks{Moved: e.Moved}
 	if at, err := known.Find(known.MemoryController(), e.Cgroup); err == nil {
 		s.readMemoryMarks(at, &got)
+		got.Inside = m.occupancy(&s, at, e.Reaper)
 	}
 	for _, controller := range [...]string{cgroupfs.Unified, "cpuacct"} {
 		at, err := known.Find(controller, e.Cgroup)
@@ -74,4 +88,25 @@ func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
 		}
 	}
 	to.MostBytes, to.CacheBytes, to.MappedBytes = max(0, most-stat.Huge), cache, stat.Mapped
+}
+
+// occupancy reports whether a process that is not the engine's reaper lives in a cgroup, or below
+// it.
+func (m *Meter) occupancy(s *scratch, at cgroupfs.Place, reaper Reaper) Occupancy {
+	pids, all, err := newDescent(s, time.Now, descentTime).Members(at.Directory(), nil)
+	if err != nil {
+		return OccupancyUnknown
+	}
+	for _, pid := range pids {
+		got, err := m.readStat(s, pid)
+		switch {
+		case errors.Is(err, ErrNoProcess):
+		case err != nil, !got.ended() && (Reaper{pid, got.start}) != reaper:
+			return Occupied
+		}
+	}
+	if !all {
+		return OccupancyUnknown
+	}
+	return Empty
 }
