@@ -34,7 +34,7 @@ type Usage struct {
 	// PeakBytes is the most of it since the last sample, CacheBytes the page cache, and MappedBytes
 	// the files that its main process had mapped when that was read last.
 	PeakBytes, CacheBytes, MappedBytes int64
-	Processes             int
+	Processes                          int
 	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
 	// this incarnation of the agent knows.
 	CPUMillis int64
