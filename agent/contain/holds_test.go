@@ -159,6 +159,8 @@ func TestSettleWaitsForTheLoop(t *testing.T) {
 			t.Error("the engine is not in its cgroup once it has settled")
 		}
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }

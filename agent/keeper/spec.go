@@ -53,8 +53,8 @@ type Spec struct {
 
 // Log says where output goes: into the files stdout and stderr.
 type Log struct {
-	// Directory is absolute, and there. Own says that it is the engine's alone: the keeper locks it,
-	// so that programs that clean up by age leave it.
+	// Directory is absolute, and there. Own says that it is the engine's alone: the keeper locks
+	// it, so that programs that clean up by age leave it.
 	Directory string `json:"directory"`
 	Own       bool   `json:"own,omitempty"`
 	// MaxBytes is how large a file grows before it becomes stdout.1; above 0.

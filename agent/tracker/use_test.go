@@ -75,9 +75,9 @@ func TestAnEngineThatEndsBeforeATickHasAPeak(t *testing.T) {
 func TestCPUTimeNeverGoesBack(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	shown := func(k *tracker.Tracker) time.Duration { return k.All()[0].GetCpuTime().AsDuration() }
-	for _, step := range []struct{ counted, want time.Duration }{{10, 10}, {25, 25}, {5, 25}, {9, 29}, {9, 29}} {
-		measures(k, used(10, 10, step.counted*time.Second))
-		if got := shown(k); got != step.want*time.Second {
+	for _, step := range []struct{ counted, want int }{{10, 10}, {25, 25}, {5, 25}, {9, 29}, {9, 29}} {
+		measures(k, used(10, 10, time.Duration(step.counted)*time.Second))
+		if got := shown(k); got != time.Duration(step.want)*time.Second {
 			t.Errorf("counted %ds: %s, want %ds", step.counted, got, step.want)
 		}
 	}
@@ -87,9 +87,9 @@ func TestCPUTimeNeverGoesBack(t *testing.T) {
 		t.Fatalf("saved: %v", saved.Engines)
 	}
 	next := tracker.New(start, tracker.Host{ID: "h1", BootID: saved.BootID, Incarnation: 9}, saved)
-	for _, step := range []struct{ counted, want time.Duration }{{3, 29}, {7, 33}} { // what the meter of the new agent finds
-		measures(next, used(4, 4, step.counted*time.Second))
-		if got := shown(next); got != step.want*time.Second {
+	for _, step := range []struct{ counted, want int }{{3, 29}, {7, 33}} { // what the meter of the new agent finds
+		measures(next, used(4, 4, time.Duration(step.counted)*time.Second))
+		if got := shown(next); got != time.Duration(step.want)*time.Second {
 			t.Errorf("after a restart, counted %ds: %s, want %ds", step.counted, got, step.want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheEndOfAMainProcessIsShown(t *testing.T) {
-	at := time.Date(2026, 11, 29, 10, 0, 0, 0, time.Local)
+	at := time.Date(2026, 11, 29, 10, 0, 0, 0, time.Local) //nolint:gosmopolitan // as it is shown
 	now := at.Add(5 * time.Second)
 	const when = "ended 2026-11-29 10:00:00 (5s ago)"
 	code := &bursarv1.ExitStatus{Code: new(int32(0))}

@@ -17,7 +17,7 @@ import (
 
 // anyName draws names with all in them that a parser or a shell could trip over, or read otherwise.
 func anyName(least, most int) *rapid.Generator[string] {
-	odd := []rune("a\\,@:=*\"'`$ !#&|;<>()[]{}?~%/-_.ö名\u3164\u202e\u200b\u00a0\u0301\U000e0041")
+	odd := []rune("a\\,@:=*\"'`$ !#&|;<>()[]{}?~%/-_.ö名\u3164\u202e\u200b\u00a0\u0301\U000e0041") //nolint:gosmopolitan // users have such names
 	return rapid.OneOf(
 		rapid.StringOfN(rapid.RuneFrom(odd), least, most, -1),
 		rapid.SampledFrom([]string{`CORP\alice`, `\\server\share`, `a\`, "root.a@x", "-rf", "--help", "$HOME", "`id`", "a,b", "x ", " x", `"x"`, "*", "a*", "none", "C:\\jobs"}),
@@ -83,7 +83,7 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		}
 		above, _, _ := strings.Cut(at.Path, ".")
 		tree := treeOf([]*bursarv1.Queue{{Kind: "yarn", Cluster: at.Cluster, Path: above}, {Kind: "yarn", Cluster: at.Cluster, Path: at.Path, Parent: above}})
-		if leaf := strings.TrimPrefix(at.Path, above+"."); leaf != at.Path {
+		if leaf, below := strings.CutPrefix(at.Path, above+"."); below {
 			shown := strings.TrimPrefix(tree[1].name(), "  ")
 			if back, err := queueArg("yarn:c:" + shown); err != nil || back.Path != leaf || back.Partition != "" {
 				t.Fatalf("%q is shown as %s and read as %q, %v", leaf, shown, back, err)

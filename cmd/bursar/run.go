@@ -16,11 +16,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) runCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Start a command when there is room, and give all back at its end",
-		Long: `Run asks this machine's agent for resources and starts the command when they are
+const runText = `Run asks this machine's agent for resources and starts the command when they are
 granted. The process is confirmed before the command begins, so that the
 command sees the limits of its own cgroup from the start. Run gives everything
 back when the command and all that it has started have ended, for whatever
@@ -62,8 +58,9 @@ With --detach the agent starts the command and keeps it in the background. Its
 output goes to files. It goes on when the agent or this terminal ends. When it
 ends itself, its allocation is released with its exit status and the last lines
 of its standard error. Its environment has what --env and --env-all say, and
-also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
-		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER \
+also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`
+
+const runExamples = `  bursar run --memory 256MiB --cpu 500m --label user=$USER \
     --label creator=shell --label engineType=demo -- sleep 60
   bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s \
     -- spark-submit job.py
@@ -72,8 +69,15 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
     -- spark-submit job.py
   bursar run -m 4GiB -l user=alice --wait 5m \
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
-    -- spark-submit --master yarn job.py`,
-		Args: atLeastOne,
+    -- spark-submit --master yarn job.py`
+
+func (c *cli) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "run [flags] -- COMMAND [ARGUMENT…]",
+		Short:   "Start a command when there is room, and give all back at its end",
+		Long:    runText,
+		Example: runExamples,
+		Args:    atLeastOne,
 	}
 	f := addRequestFlags(cmd)
 	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")

@@ -22,7 +22,7 @@ import (
 // oddPieces are what users of clusters make names of.
 var oddPieces = []string{
 	"plain", "team", "ok", "a", "A", "root", " ", "\t", "\u00a0", "\u3000", "\u2003", "\u200b", "\ufeff", "\u202e", "\u2066", "\x00", "\x1b[2J", "\n",
-	".", "..", ",", "@", ":", "=", "*", "\"", "\\", "/", "%2F", "#", "'", "$HOME", "é", "e\u0301", "\u0430", "\u3164", "\ufe0f", "名前", "\xff", "\xc3\x28",
+	".", "..", ",", "@", ":", "=", "*", "\"", "\\", "/", "%2F", "#", "'", "$HOME", "é", "e\u0301", "\u0430", "\u3164", "\ufe0f", "名前", "\xff", "\xc3\x28", //nolint:gosmopolitan // one is in Han script
 	"\ufffd", "default", "yarn:prod:root", strings.Repeat("x", 600), strings.Repeat("y", 3000), strings.Repeat("z", 64<<10),
 }
 

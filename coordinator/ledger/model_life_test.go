@@ -53,7 +53,7 @@ func (m *machine) release(t *rapid.T) {
 	c.ProcessEnded, c.Force = rapid.Bool().Draw(t, "ended"), rapid.IntRange(0, 4).Draw(t, "force") == 0
 	r := m.model.rows[c.ID]
 	want, wantError := only(c.ID, ledger.Released), ""
-	lives := r != nil && !c.Force && !(c.ProcessEnded && c.HostID != "") && r.tracked()
+	lives := r != nil && !c.Force && (!c.ProcessEnded || c.HostID == "") && r.tracked()
 	switch {
 	case r == nil:
 		wantError = "not found"

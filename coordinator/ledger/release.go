@@ -37,7 +37,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 
 // mayLive reports whether a process of the engine may live when it is released.
 func (e *entry) mayLive(c *ReleaseCommand) bool {
-	return e.tracked() && !c.Force && !(c.ProcessEnded && c.HostID != "")
+	return e.tracked() && !c.Force && (!c.ProcessEnded || c.HostID == "")
 }
 
 // releaseLater marks an entry whose engine may live as released by its caller. A second release

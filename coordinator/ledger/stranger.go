@@ -40,43 +40,65 @@ const (
 
 // checkAgent refuses an agent that is not the agent of this host. The error is a *StrangerError.
 func (l *Ledger) checkAgent(h *host, c *RegisterCommand) error {
-	boot, machine, namespace := validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
-	sameBoot, sameMachine := boot == h.BootID, h.MachineID == "" || machine == h.MachineID
 	silent := h.lastSync.Add(time.Duration(l.cfg.SuspectAfter)*l.Interval()) <= l.now
 	proof := h.proofOf(c.Token)
-	var what string
-	switch {
-	case proof == provenOther && h.heard && !silent && !h.Left && h.state != LostHost && !h.isSameRun(c):
+	if proof == provenOther && h.heard && !silent && !h.Left && h.state != LostHost && !h.isSameRun(c) {
 		h.stranger = stranger{l.now, "on a copy of the state directory, whose identity token was replaced since, and the other one reports"}
 		return &StrangerError{h.ID, h.stranger.what, wantNoCopy}
-	case namespace == "" || h.PIDNamespace == "":
-		// an agent of an older version does not say where it runs
-		return nil
-	case sameBoot && namespace == h.PIDNamespace: // it sees the processes that the known agent sees
-		return nil
-	case h.state == LostHost || silent && !h.tracksAny():
-		// no engine is left that it would have to see
-		return nil
-	case proof == proven && (h.Left || l.isQuiet(h)) && (!sameBoot || h.PIDNamespace != initialPIDs || !h.tracksAny()):
-		// the state directory has moved with its host, and the known place has ended
-		return nil
-	case sameMachine && !sameBoot && l.outlived(h, c.Uptime, silent):
-		// everything that ran has ended with the known boot
-		return nil
-	case sameBoot:
-		what = "in another pid namespace, " + namespace
-	case sameMachine:
-		what = "of another boot, " + boot + ", that was up while the known one was"
-	default: // its boot says nothing about the known machine
-		what = "on another machine, " + cmp.Or(machine, "which has no id")
 	}
-	want := wantSilence
+	if h.isSeenBy(c) || l.replaces(h, c, proof, silent) {
+		return nil
+	}
+	what, want := h.differenceOf(c), wantSilence
 	if proof == proven && !h.Left && !l.isQuiet(h) {
 		what += ", with the host's identity token, and the other one has reported just now"
 		want = wantMissed
 	}
 	h.stranger = stranger{l.now, what}
 	return &StrangerError{h.ID, what, want}
+}
+
+// isSeenBy reports whether an agent sees the processes that the known agent sees. It is taken to if
+// one of both is of an older version and does not say where it runs.
+func (h *host) isSeenBy(c *RegisterCommand) bool {
+	namespace := validText(c.PIDNamespace)
+	return namespace == "" || h.PIDNamespace == "" || h.isSameBoot(c) && namespace == h.PIDNamespace
+}
+
+// replaces reports whether an agent that sees other processes may be the agent of the host from now
+// on: no engine is left that it would have to see, or the place of the known agent has ended.
+func (l *Ledger) replaces(h *host, c *RegisterCommand, proof proof, silent bool) bool {
+	sameBoot := h.isSameBoot(c)
+	switch {
+	case h.state == LostHost || silent && !h.tracksAny():
+		// no engine is left that it would have to see
+		return true
+	case proof == proven && (h.Left || l.isQuiet(h)) && (!sameBoot || h.PIDNamespace != initialPIDs || !h.tracksAny()):
+		// the state directory has moved with its host, and the known place has ended
+		return true
+	}
+	// else everything that ran must have ended with the known boot
+	return h.isSameMachine(c) && !sameBoot && l.outlived(h, c.Uptime, silent)
+}
+
+// differenceOf says how an agent that sees other processes differs from the known one.
+func (h *host) differenceOf(c *RegisterCommand) string {
+	switch {
+	case h.isSameBoot(c):
+		return "in another pid namespace, " + validText(c.PIDNamespace)
+	case h.isSameMachine(c):
+		return "of another boot, " + validText(c.BootID) + ", that was up while the known one was"
+	}
+	// its boot says nothing about the known machine
+	return "on another machine, " + cmp.Or(validText(c.MachineID), "which has no id")
+}
+
+// isSameBoot reports whether an agent runs in the known boot.
+func (h *host) isSameBoot(c *RegisterCommand) bool { return validText(c.BootID) == h.BootID }
+
+// isSameMachine reports whether an agent runs on the known machine, as far as that is known.
+func (h *host) isSameMachine(c *RegisterCommand) bool {
+	return h.MachineID == "" || validText(c.MachineID) == h.MachineID
 }
 
 // outlived reports whether another boot of a host's machine, which has been up for uptime, began

@@ -77,8 +77,10 @@ func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
 		Incarnation: h.Incarnation, BootId: h.BootID, Version: h.Version, Revision: h.Revision,
 		StopTime: timestamp(h.StopTime),
 	}
-	additions, err := proto.Marshal(&storev1.Additions{MachineId: h.MachineID, PidNamespace: h.PIDNamespace, Left: h.Left, CordonedUntil: timestamp(h.CordonedUntil), Expected: h.Expected,
-		IdentityToken: []byte(h.Token), IdentityTokenBefore: []byte(h.TokenBefore)})
+	additions, err := proto.Marshal(&storev1.Additions{
+		MachineId: h.MachineID, PidNamespace: h.PIDNamespace, Left: h.Left, CordonedUntil: timestamp(h.CordonedUntil), Expected: h.Expected,
+		IdentityToken: []byte(h.Token), IdentityTokenBefore: []byte(h.TokenBefore),
+	})
 	if err != nil {
 		return nil, &RowError{HostTable, h.ID, err}
 	}

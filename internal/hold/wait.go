@@ -28,7 +28,7 @@ func Wait() {
 	unix.CloseOnExec(status)
 	asBefore()
 	become(first, status, path)
-	os.Exit(exitUnbegun)
+	os.Exit(exitUnbegun) //nolint:forbidigo // nothing of the program may run
 }
 
 // parse reads what Command has written. The descriptors must be pipes: the variable may be a
@@ -60,7 +60,7 @@ func asBefore() {
 	signal.Notify(quit, syscall.SIGQUIT) // else the runtime prints its goroutines
 	go func() {
 		<-quit
-		os.Exit(128 + int(syscall.SIGQUIT))
+		os.Exit(128 + int(syscall.SIGQUIT)) //nolint:forbidigo // as the signal would end it
 	}()
 }
 

@@ -2,10 +2,10 @@ package reaper_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func reap(text string) int {
 	r, err := reaper.New()
 	if err != nil {
-		println(err.Error())
+		fmt.Fprintln(os.Stderr, err.Error())
 		return 2
 	}
 	cmd := exec.Command("sh", "-c", text)
@@ -47,20 +47,20 @@ func reap(text string) int {
 	deaths := r.Deaths()
 	for _, pid := range reaper.Processes() {
 		if p, there := processtable.Look(pid); !there || p.Ended {
-			println("a zombie")
+			fmt.Fprintln(os.Stderr, "a zombie")
 		}
 	}
 	if strings.TrimSpace(line) == "left" && len(reaper.Signal(syscall.SIGTERM)) > 0 {
-		println("refused")
+		fmt.Fprintln(os.Stderr, "refused")
 	}
 	for d := range deaths {
 		if d.Status.Signaled() {
-			println("signal " + strconv.Itoa(int(d.Status.Signal())))
+			fmt.Fprintln(os.Stderr, "signal", int(d.Status.Signal()))
 		} else {
-			println("code " + strconv.Itoa(d.Status.ExitStatus()))
+			fmt.Fprintln(os.Stderr, "code", d.Status.ExitStatus())
 		}
 	}
-	println("none is left: " + strconv.Itoa(len(reaper.Processes())))
+	fmt.Fprintln(os.Stderr, "none is left:", len(reaper.Processes()))
 	return 0
 }
 

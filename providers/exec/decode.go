@@ -61,8 +61,7 @@ func Decode(data []byte) (*Answer, error) {
 
 // wellFormed checks that there is one JSON value, and nothing behind it.
 func wellFormed(data []byte) error {
-	switch {
-	case len(bytes.TrimSpace(data)) == 0:
+	if len(bytes.TrimSpace(data)) == 0 {
 		return missing("", "one JSON object; the command printed nothing there")
 	}
 	var value json.RawMessage

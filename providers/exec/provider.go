@@ -129,8 +129,10 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	if err != nil {
 		return providers.Snapshot{}, &CommandError{p.path(), err, said}
 	}
-	snapshot := providers.Snapshot{Server: answer.Server, Incarnation: answer.Incarnation, Untrusted: answer.Untrusted, Queues: answer.Queues,
-		Unaddressable: answer.Unaddressable, MoreUnaddressable: answer.MoreUnaddressable}
+	snapshot := providers.Snapshot{
+		Server: answer.Server, Incarnation: answer.Incarnation, Untrusted: answer.Untrusted, Queues: answer.Queues,
+		Unaddressable: answer.Unaddressable, MoreUnaddressable: answer.MoreUnaddressable,
+	}
 	if snapshot.Server == "" {
 		snapshot.Server = p.path()
 	}

@@ -183,7 +183,48 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	t, now := &m.tracker, m.now()
 	usages := make([]Usage, len(engines))
 	listed := t.list(engines, usages)
-	byTree := false
+	byTree := m.measureCgroups(listed, engines, now, usages)
+	t.shares.lazyLeft = m.lazyOfTrees(listed)
+	p := pass{at: now, elapsed: since(t.forest.taken, now)}
+	sinceShares := since(t.shares.at, now)
+	if byTree {
+		p.err = t.forest.pass(ctx, m, &t.scratch, t.order)
+	} else {
+		t.forest.forget(t.order)
+		p.err = t.forest.inCgroups(ctx, m, &t.scratch, t.order)
+	}
+	p.whole = byTree && p.err == nil
+	if p.err == nil {
+		t.shares.begin(sinceShares, m.now)
+	}
+	m.measureAllProcesses(listed, p, usages)
+	if p.whole {
+		t.forest.taken = now
+	}
+	if p.err == nil {
+		t.shares.at = now
+		t.shares.end()
+	}
+	var lazy int64
+	for _, e := range t.order {
+		lazy = cgroupfs.Add(lazy, e.lazy)
+	}
+	m.lazyOfEngines.Store(lazy)
+	return usages
+}
+
+// pass is how the processes of the engines were read in one call.
+type pass struct {
+	at      time.Time
+	elapsed time.Duration // since the last pass over the process table
+	whole   bool          // the process table was read
+	err     error         // why nothing was read
+}
+
+// measureCgroups measures the listed engines by their cgroups, and reports whether the process
+// table has to be read for any.
+func (m *Meter) measureCgroups(listed []*engine, engines []Engine, now time.Time, usages []Usage) bool {
+	t, byTree := &m.tracker, false
 	t.descent = newDescent(&t.scratch, t.clock, descentTime)
 	t.calls++
 	for n := range listed {
@@ -195,65 +236,47 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		m.measureCgroup(e, engines[i], now, &usages[i])
 		byTree = byTree || e.byTree()
 	}
-	t.shares.lazyLeft = m.lazyOfTrees(listed)
-	var passErr error
-	elapsed, sinceShares := since(t.forest.taken, now), since(t.shares.at, now)
-	if byTree {
-		passErr = t.forest.pass(ctx, m, &t.scratch, t.order)
-	} else {
-		t.forest.forget(t.order)
-		passErr = t.forest.inCgroups(ctx, m, &t.scratch, t.order)
-	}
-	passed := byTree && passErr == nil
-	if passErr == nil {
-		t.shares.begin(sinceShares, m.now)
-	}
+	return byTree
+}
+
+// measureAllProcesses adds what the processes of the listed engines tell. Walks over page tables
+// go on at the place at which the last pass had no time left for them.
+func (m *Meter) measureAllProcesses(listed []*engine, p pass, usages []Usage) {
+	t := &m.tracker
 	first, deferred := t.deferred, false
 	for n := range listed {
-		// Walks over page tables go on at the place at which the last pass had no time left for
-		// them.
 		i := (first + n) % len(listed)
 		e := listed[i]
 		if e == nil {
 			continue
 		}
-		usages[i].Alive = m.alive(e, passed, &usages[i])
-		usages[i].Orphans, usages[i].Reaped = m.orphans(e, passed), m.isReaped(e, passed)
-		if e.cgroup.memory && !usages[i].Alive {
-			usages[i].Processes = m.countLiving(e, now)
-		}
-		if passErr == nil && e.cgroup.memory && !e.cgroup.moved {
-			m.touchedAgain(e, &usages[i])
-		}
-		usages[i].PeakBytes, usages[i].CPUTime = usages[i].UnreclaimableBytes, e.usedTime()
-		if !e.byTree() && !e.cgroup.moved {
-			if t.shares.exhausted && !deferred {
-				t.deferred, deferred = i, true
-			}
-			continue
-		}
-		if passErr != nil {
-			usages[i].Err = errors.Join(usages[i].Err, fmt.Errorf("reading the process table: %w", passErr))
-			continue
-		}
-		m.measureTree(e, elapsed, &usages[i])
-		if t.shares.exhausted && !deferred {
+		if m.measureProcesses(e, p, &usages[i]) && t.shares.exhausted && !deferred {
 			t.deferred, deferred = i, true
 		}
 	}
-	if passed {
-		t.forest.taken = now
+}
+
+// measureProcesses adds what the processes of an engine tell, and reports whether all that had to
+// be known of them was read.
+func (m *Meter) measureProcesses(e *engine, p pass, usage *Usage) bool {
+	usage.Alive = m.alive(e, p.whole, usage)
+	usage.Orphans, usage.Reaped = m.orphans(e, p.whole), m.isReaped(e, p.whole)
+	if e.cgroup.memory && !usage.Alive {
+		usage.Processes = m.countLiving(e, p.at)
 	}
-	if passErr == nil {
-		t.shares.at = now
-		t.shares.end()
+	if p.err == nil && e.cgroup.memory && !e.cgroup.moved {
+		m.touchedAgain(e, usage)
 	}
-	var lazy int64
-	for _, e := range t.order {
-		lazy = cgroupfs.Add(lazy, e.lazy)
+	usage.PeakBytes, usage.CPUTime = usage.UnreclaimableBytes, e.usedTime()
+	if !e.byTree() && !e.cgroup.moved {
+		return true
 	}
-	m.lazyOfEngines.Store(lazy)
-	return usages
+	if p.err != nil {
+		usage.Err = errors.Join(usage.Err, fmt.Errorf("reading the process table: %w", p.err))
+		return false
+	}
+	m.measureTree(e, p.elapsed, usage)
+	return true
 }
 
 // lazyOfTrees is how much of the machine's memory is lazily freed and in no cgroup of an engine,
@@ -415,5 +438,5 @@ func (m *Meter) treeCPU(e *engine, elapsed time.Duration, usage *Usage) {
 // microseconds are those of clock ticks.
 func microseconds(ticks uint64) int64 {
 	const tick = 1_000_000 / TicksPerSecond
-	return int64(min(ticks, math.MaxInt64/tick)) * tick //nolint:gosec // bounded
+	return int64(min(ticks, math.MaxInt64/tick)) * tick
 }

@@ -61,10 +61,10 @@ func engineCgroup(t *testing.T, v1 bool, stat string, files ...string) (*machine
 	machine := newMachine(t)
 	machine.load("testdata/machines/bare.txtar")
 	place := "sys/fs/cgroup/e/a/"
-	machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n") //nolint:dupword // its columns
 	machine.write("proc/100/cgroup", "0::/e/a\n")
 	if v1 {
-		machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup cgroup rw,memory,cpuacct\n")
+		machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup cgroup rw,memory,cpuacct\n") //nolint:dupword // its columns
 		machine.write("proc/100/cgroup", "1:memory,cpuacct:/e/a\n")
 	}
 	machine.write("proc/self/cgroup", "")

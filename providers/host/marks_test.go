@@ -18,12 +18,16 @@ func TestMarksOfACgroup(t *testing.T) {
 		want   Marks
 	}{
 		"version 2": {
-			false, lists("") + "slab_reclaimable " + mib(2) + "\nfile_mapped " + mib(1) + "\n", []string{"memory.peak", mib(700) + "\n"}, nil,
+			false, lists("") + "slab_reclaimable " + mib(2) + "\nfile_mapped " + mib(1) + "\n",
+			[]string{"memory.peak", mib(700) + "\n"},
+			nil,
 			Marks{MostBytes: 700 << 20, CacheBytes: 692 << 20, MappedBytes: 1 << 20, CPUTime: 7 * time.Second},
 		},
 		"version 2 before Linux 5.19": {false, lists(""), nil, nil, Marks{CPUTime: 7 * time.Second}},
 		"version 1": {
-			true, lists("total_") + "total_mapped_file " + mib(1) + "\n", []string{"memory.max_usage_in_bytes", mib(700) + "\n", "memory.kmem.usage_in_bytes", mib(3) + "\n"}, nil,
+			true, lists("total_") + "total_mapped_file " + mib(1) + "\n",
+			[]string{"memory.max_usage_in_bytes", mib(700) + "\n", "memory.kmem.usage_in_bytes", mib(3) + "\n"},
+			nil,
 			Marks{MostBytes: 700 << 20, CacheBytes: 693 << 20, MappedBytes: 1 << 20, CPUTime: 7 * time.Second},
 		},
 		"moved":        {true, lists("total_"), []string{"memory.max_usage_in_bytes", mib(700)}, func(e *Engine) { e.Moved = true }, Marks{MostBytes: 700 << 20, CacheBytes: 690 << 20, CPUTime: 7 * time.Second, Moved: true}},

@@ -88,11 +88,11 @@ func parseMeminfo(data []byte) meminfo {
 		switch {
 		case slices.Contains(seen, string(name)):
 			if err != nil || amount != to.amount {
-				m.isOdd(string(name), "a second line %q: left out", bytes.TrimSpace(line))
+				m.isOddf(string(name), "a second line %q: left out", bytes.TrimSpace(line))
 			}
 			continue
 		case err != nil || amount == math.MaxInt64:
-			m.isOdd(string(name), "%q: left out", bytes.TrimSpace(line))
+			m.isOddf(string(name), "%q: left out", bytes.TrimSpace(line))
 		default:
 			*to = figure{amount, true}
 		}
@@ -101,8 +101,8 @@ func parseMeminfo(data []byte) meminfo {
 	return m
 }
 
-// isOdd notes what is odd about a figure.
-func (m *meminfo) isOdd(name, format string, details ...any) {
+// isOddf notes what is odd about a figure.
+func (m *meminfo) isOddf(name, format string, details ...any) {
 	m.odd.add(SourceMemory+"."+strings.TrimSpace(name), fmt.Errorf("meminfo: "+format, details...))
 }
 
@@ -149,14 +149,14 @@ func (m *meminfo) availableMemory() *int64 {
 		return &available.amount
 	}
 	if available.known && available.amount-total <= slightly(total) {
-		m.isOdd("MemAvailable", "MemAvailable of %d kB is above MemTotal of %d kB: cut to it", available.amount/1024, total/1024)
+		m.isOddf("MemAvailable", "MemAvailable of %d kB is above MemTotal of %d kB: cut to it", available.amount/1024, total/1024)
 		return &total
 	}
 	if available.known {
-		m.isOdd("MemAvailable", "MemAvailable of %d kB is above MemTotal of %d kB: left out", available.amount/1024, total/1024)
+		m.isOddf("MemAvailable", "MemAvailable of %d kB is above MemTotal of %d kB: left out", available.amount/1024, total/1024)
 	}
 	if !m.free.known || m.free.amount > total {
-		m.isOdd("MemFree", "neither MemAvailable nor MemFree says what is available")
+		m.isOddf("MemFree", "neither MemAvailable nor MemFree says what is available")
 		return nil
 	}
 	cache := max(0, cgroupfs.Add(m.cached.amount, m.buffers.amount)-m.shared.amount)
@@ -173,7 +173,7 @@ func (m *meminfo) swap() (total, used *int64) {
 	switch {
 	case *total == 0:
 		if free.amount > 0 {
-			m.isOdd("SwapFree", "SwapFree of %d kB without swap: left out", free.amount/1024)
+			m.isOddf("SwapFree", "SwapFree of %d kB without swap: left out", free.amount/1024)
 		}
 		return total, new(int64)
 	case !free.known:
@@ -182,10 +182,10 @@ func (m *meminfo) swap() (total, used *int64) {
 		used := *total - free.amount
 		return total, &used
 	case free.amount-*total <= slightly(*total):
-		m.isOdd("SwapFree", "SwapFree of %d kB is above SwapTotal of %d kB: cut to it", free.amount/1024, *total/1024)
+		m.isOddf("SwapFree", "SwapFree of %d kB is above SwapTotal of %d kB: cut to it", free.amount/1024, *total/1024)
 		return total, new(int64)
 	default:
-		m.isOdd("SwapFree", "SwapFree of %d kB is above SwapTotal of %d kB: left out", free.amount/1024, *total/1024)
+		m.isOddf("SwapFree", "SwapFree of %d kB is above SwapTotal of %d kB: left out", free.amount/1024, *total/1024)
 		return total, nil
 	}
 }
@@ -233,7 +233,7 @@ func (m *Meter) memory(s *scratch, degraded *degradations) (memoryFacts, error) 
 	figures := parseMeminfo(data)
 	if !figures.total.known || figures.total.amount == 0 {
 		if total, known := m.machineSize(); known {
-			figures.isOdd("MemTotal", "there is no MemTotal: the kernel's own figure in its place")
+			figures.isOddf("MemTotal", "there is no MemTotal: the kernel's own figure in its place")
 			figures.total = figure{total, true}
 		}
 	}

@@ -49,6 +49,7 @@ func TestAHiddenEngineIsAlive(t *testing.T) {
 }
 
 func TestAMeterKnowsWhetherItSees(t *testing.T) {
+	//nolint:dupword // columns of mountinfo
 	for name, c := range map[string]struct {
 		mountinfo, status string
 		want              bool // it is blind

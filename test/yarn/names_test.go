@@ -16,7 +16,7 @@ import (
 // ResourceManagers end.
 var oddNames = []string{
 	"a", "b1 ", "b2\u3000", "b3\u00a0", "\u200bb4", "c\u202ed", "e@x", "f,b", "g:b", "yarn:prod:root", "h=b", "*", "i*", `"q"`, `j\b`, "A", "e\u0301", "\u00e9",
-	"名前", "%2F", "k.b", "-", strings.Repeat("x", 300), strings.Repeat("y", 3000), strings.Repeat("z", 40_000),
+	"名前", "%2F", "k.b", "-", strings.Repeat("x", 300), strings.Repeat("y", 3000), strings.Repeat("z", 40_000), //nolint:gosmopolitan // one is in Han script
 }
 
 // TestOddNamesOfQueues: users make queues by use, with the names that they like. Whatever a
