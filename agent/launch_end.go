@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
@@ -75,8 +77,8 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	record, err := a.recordOf(id)
 	left, leftReason, isLeft := a.endOfLeft(id, record)
 	end.leader = left
-	if end.exit == nil {
-		end.exit = left.GetExitStatus()
+	if end.exit == nil && left.GetExitStatus() != nil {
+		end.exit = proto.CloneOf(left.GetExitStatus()) // what follows is not said of the main process
 	}
 	switch {
 	case errors.Is(err, launch.ErrNone):

@@ -37,6 +37,9 @@ func (a *Agent) leaderEnd(e *engine, id string) *bursarv1.LeaderEnd {
 	var known *bursarv1.LeaderEnd
 	var told *bursarv1.ExitStatus
 	a.locked(func(t *tracker.Tracker) { known, told = t.LeaderEnd(id), e.told })
+	if known.GetExitStatus() != nil {
+		return known // nothing more can be found out
+	}
 	if e.orphanedSince.IsZero() {
 		e.orphanedSince = now
 	}
@@ -76,7 +79,7 @@ func (a *Agent) endOfLeft(id string, record keeper.Record) (end *bursarv1.Leader
 
 // remembered are the processes of an engine that an agent which starts again would not find.
 func remembered(u host.Usage) (list []tracker.Left) {
-	if u.Alive && u.Reaped {
+	if u.Reaped { // they are found below the reaper
 		return nil
 	}
 	for _, orphan := range u.Orphans[:min(len(u.Orphans), mostLeft)] {

@@ -236,6 +236,9 @@ func (s *allocationService) Amend(ctx context.Context, req *bursarv1.AmendReques
 		}
 		return l.Amend(now, c)
 	})
+	if err != nil && c.ID == 0 {
+		return nil, err
+	}
 	if err != nil {
 		return nil, s.describeEnded(ctx, c.ID, err, "a request that waits")
 	}

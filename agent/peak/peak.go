@@ -56,6 +56,9 @@ type Marks struct {
 	CPUTime time.Duration
 }
 
+// nearly is the part of a peak, 1/20, by which the mark of its cgroup may be larger and confirm it.
+const nearly = 20
+
 // Of is the most memory that an engine used at a time and that the kernel could not take back, in
 // bytes. At the time of a mark there was at most as much page cache as was ever seen. Unknown:
 // there is neither a measurement nor a mark.
@@ -80,12 +83,15 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 			// more than the largest, and the kernel has some more for it, such as page tables.
 			pinned = min(pinned, times(cgroupfs.Add(process, process/32), max(1, seen.Processes)))
 		}
+		if pinned >= bytes {
+			source = Kernel
+		}
 		bytes = max(bytes, pinned)
 		if !marks.Partial {
 			bytes = min(bytes, max(charged, seen.Bytes))
-			source = Kernel
-		} else if pinned >= bytes {
-			source = Kernel
+			if charged-bytes <= bytes/nearly { // there was no room for more
+				source = Kernel
+			}
 		}
 	}
 	return bytes, source

@@ -33,9 +33,12 @@ type Use struct {
 	CPUTime *durationpb.Duration
 }
 
-// noteCPUTime takes a count of the meter.
+// noteCPUTime takes a count of the meter. A count of 0 says that there was none.
 func (e *entry) noteCPUTime(counted time.Duration) {
 	t := &e.cpuTime
+	if counted <= 0 {
+		return
+	}
 	t.offset = max(t.offset, t.total-counted)
 	t.total = t.offset + counted
 }

@@ -12,7 +12,8 @@ import (
 // Instances and custom dimensions, such as a GPU, are countables: no agent measures how many of
 // them an engine uses. While its process lives, the word of its caller cannot lower them, because
 // they would be granted to somebody else. An operator may lower them. Memory and cpu are measured,
-// and the policies of the host apply to them.
+// and the policies of the host apply to them. They may be lowered, but not to zero: zero limits
+// nothing, so no policy would apply.
 
 // isCountable reports whether agents do not measure a dimension.
 func isCountable(dimension string) bool {
@@ -26,10 +27,11 @@ func isOperator(a identity.Actor) bool {
 	return a.Host == "" && (role == identity.Operator || role == identity.Admin)
 }
 
-// withCountables returns a vector that has the countables of another one.
+// withCountables returns a vector that has the countables of another one, and what of that became
+// zero.
 func withCountables(v, of resource.Vector) resource.Vector {
 	for dimension, quantity := range of.All() {
-		if isCountable(dimension) {
+		if isCountable(dimension) || get(v, dimension) == 0 {
 			v = v.With(dimension, quantity)
 		}
 	}
@@ -37,10 +39,17 @@ func withCountables(v, of resource.Vector) resource.Vector {
 }
 
 // keepsCountables refuses an entitlement with fewer countables than the entry, whose process lives,
-// has. The error is a *FieldError.
+// has, or without what it has. The error is a *FieldError.
 func (e *entry) keepsCountables(next resource.Vector) error {
 	for dimension, had := range e.Entitled.All() {
-		if quantity := get(next, dimension); isCountable(dimension) && quantity < had {
+		quantity := get(next, dimension)
+		if !isCountable(dimension) && quantity == 0 && had > 0 {
+			return &FieldError{
+				"entitled." + dimension, resource.FormatQuantity(dimension, quantity),
+				fmt.Sprintf("more than 0 while process %d of the engine lives: no policy of its host would apply to it", e.Process.PID),
+			}
+		}
+		if isCountable(dimension) && quantity < had {
 			return &FieldError{
 				"entitled." + dimension, resource.FormatQuantity(dimension, quantity),
 				fmt.Sprintf("at least %s while process %d of the engine lives: nothing shows that it uses fewer. An operator may lower it", resource.FormatQuantity(dimension, had), e.Process.PID),

@@ -319,10 +319,12 @@ func (m *machine) isEngineOfAnother(r *modelRow, p ledger.Process) bool {
 	return false
 }
 
-// withCountablesOf is an entitlement with all dimensions of another one but memory and cpu.
+// withCountablesOf is an entitlement with all dimensions of another one but memory and cpu, and with
+// these if it has none of them.
 func withCountablesOf(r, of resource.Resource) resource.Resource {
 	for dimension, quantity := range of.All() {
-		if dimension != resource.Memory && dimension != resource.CPU {
+		now, _ := r.Get(dimension)
+		if dimension != resource.Memory && dimension != resource.CPU || now == 0 {
 			r.Vector = r.With(dimension, quantity)
 		}
 	}

@@ -157,6 +157,9 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
 	l.updateOverUse(e, r.OverUse)
 	l.updateIncidents(e, r.Incidents)
+	e.noteStopError(validText(r.StopError))
+	e.noteLeaderEnd(r.LeaderEnd)
+	e.MemoryLimit = r.MemoryLimit
 	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
@@ -169,7 +172,11 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	a := l.adoptedAllocation(h, r, sampled)
 	a.ReservationTTL, a.Claimed = ttl, nil
 	l.identify(&a)
-	a.Reason = "adopted from its agent's report"
+	if a.Releasing {
+		a.Reason = orElse(r.Grant.Reason, "released by its caller")
+	} else {
+		a.Reason = "adopted from its agent's report"
+	}
 	if r.Without != "" {
 		a.Reason += ", without what was damaged or too large there: " + r.Without
 	}

@@ -23,8 +23,10 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.Force && !isOperator(c.Actor) {
 		return Allocation{}, &DeniedError{Actor: c.Actor.Name, Wanted: "force the release of allocation " + e.ID.String()}
 	}
-	e.notePeak(resource.Vector{}, c.Peak, c.PeakSource)
-	e.noteCPUTime(c.CPUTime)
+	if c.HostID != "" || !e.tracked() { // otherwise its agent measures it
+		e.notePeak(resource.Vector{}, c.Peak, c.PeakSource)
+		e.noteCPUTime(c.CPUTime)
+	}
 	reason := orElse(c.Reason, "released by "+c.Actor.Name)
 	if e.mayLive(&c) {
 		return l.releaseLater(e, reason, &c), nil
