@@ -138,7 +138,7 @@ func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 			return asLifeSign(inside == host.Occupied)
 		}
 	}
-	if others {
+	if b, sees := a.deps.Meter.(blinder); others || sees && b.Blind() != "" {
 		return notKnown
 	}
 	if lives, err = a.opener.Led(ctx, root); err != nil {

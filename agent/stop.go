@@ -125,6 +125,11 @@ func toStop(t *tracker.Tracker, e *engine, id string, p *bursarv1.Process) proce
 	}
 	known.Reaper.PID, known.Reaper.StartTime = t.Reaper(id)
 	current, _ := t.Engine(id)
+	for _, other := range t.Engines() {
+		if other.ID != id {
+			known.Others = append(known.Others, process.Ref{PID: other.Process.GetPid(), StartTime: other.Process.GetStartTime()})
+		}
+	}
 	list := orphansOf(current.Left) // if nothing was measured yet
 	if e.orphans != nil && e.orphans.of == known.Root {
 		list = e.orphans.list

@@ -143,9 +143,14 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 		c.readBack(ctx, driver, id, want.limits)
 	}
 	if path != "" && path != want.process.GetCgroup() {
-		moved := proto.CloneOf(want.process)
-		moved.Cgroup = path
-		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
+		c.options.Locked(func(t *tracker.Tracker) {
+			grant, held := t.Get(id)
+			if p := grant.GetProcess(); held && p.GetPid() == want.process.GetPid() && p.GetStartTime() == want.process.GetStartTime() {
+				moved := proto.CloneOf(p) // what else is known of it may have changed meanwhile
+				moved.Cgroup = path
+				t.SetProcess(id, moved)
+			}
+		})
 		c.options.ScheduleSave()
 	}
 	if !killed && !before.inherited && before.applied {

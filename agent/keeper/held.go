@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -28,7 +27,7 @@ func (e *engine) hold(program string, spec Spec, attributes *os.ProcAttr) (strin
 		return "", err //nolint:wrapcheck // says all
 	}
 	e.gate, e.command, e.program = gate, spec.Command[0], program
-	attributes.Env = append(slices.Clone(attributes.Env), gate.Variable(len(attributes.Files)))
+	attributes.Env = gate.Environment(attributes.Env, len(attributes.Files))
 	attributes.Files = append(attributes.Files, gate.Files()...)
 	return hold.Self, nil
 }

@@ -33,6 +33,8 @@ type Engine struct {
 	// parent since. Measured are others that were counted as the engine's: they are named if they
 	// are left.
 	Descendants, Measured []Ref
+	// Others are the main processes of other engines.
+	Others []Ref
 }
 
 func now() uint64 { return host.TicksSinceBoot() }
@@ -40,6 +42,8 @@ func now() uint64 { return host.TicksSinceBoot() }
 // descent says which processes descend from the root of an engine. See the package comment.
 type descent struct {
 	root, reaper Ref
+	// others are the main processes of other engines: they and what is below them are not this one's.
+	others map[Ref]bool
 	// until is the time, in clock ticks after boot, before which what started in the root's
 	// session started while that was there.
 	until uint64
@@ -50,7 +54,12 @@ type descent struct {
 }
 
 func newDescent(e Engine) *descent {
-	d := &descent{root: e.Root, reaper: e.Reaper, until: e.LastAlive, known: make(map[Ref]bool), above: make(map[Ref]bool)}
+	d := &descent{root: e.Root, reaper: e.Reaper, until: e.LastAlive, others: make(map[Ref]bool), known: make(map[Ref]bool), above: make(map[Ref]bool)}
+	for _, ref := range e.Others {
+		if ref != e.Root {
+			d.others[ref] = true
+		}
+	}
 	for _, ref := range e.Descendants {
 		d.known[ref] = true
 	}
@@ -123,6 +132,9 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 		// also of what goes in a circle, since what was read does not fit together
 		judged[stat.PID] = false
 		way = append(way, stat.PID)
+		if d.others[refOf(stat)] {
+			break
+		}
 		if found = d.known[refOf(stat)] || refOf(stat) == d.root || d.led(stat) || d.reaped(table, stat); found {
 			break
 		}

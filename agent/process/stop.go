@@ -237,10 +237,18 @@ func (s *stopper) inside(pid int32) bool {
 	return err == nil && within(p, s.engine.Cgroup)
 }
 
+// ask sends SIGTERM to a process, and SIGCONT, so that a process that is stopped can clean up.
+func (s *stopper) ask(h *target) error {
+	if err := s.signal(h, syscall.SIGTERM); err != nil {
+		return err
+	}
+	return s.signal(h, syscall.SIGCONT)
+}
+
 // terminate asks the engine to end and waits until nothing of it is left, or ctx ends.
 func (s *stopper) terminate(ctx context.Context) error {
 	if root := s.handles[s.engine.Root]; root != nil {
-		if err := s.signal(root, syscall.SIGTERM); err != nil {
+		if err := s.ask(root); err != nil {
 			return err
 		}
 		if s.handles[s.engine.Root] != nil {
@@ -256,7 +264,7 @@ func (s *stopper) terminate(ctx context.Context) error {
 		var all error
 		for _, h := range s.handles {
 			if !h.asked {
-				all = errors.Join(all, s.signal(h, syscall.SIGTERM))
+				all = errors.Join(all, s.ask(h))
 			}
 		}
 		if all != nil {

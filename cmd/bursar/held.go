@@ -22,7 +22,7 @@ func holdCommand(cmd *exec.Cmd) heldCommand {
 	if err != nil {
 		return heldCommand{}
 	}
-	cmd.Env = append(cmd.Environ(), gate.Variable(3+len(cmd.ExtraFiles)))
+	cmd.Env = gate.Environment(cmd.Environ(), 3+len(cmd.ExtraFiles))
 	cmd.ExtraFiles = append(cmd.ExtraFiles, gate.Files()...)
 	cmd.Path = hold.Self
 	return heldCommand{gate}

@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -43,13 +45,19 @@ func New(path string) (*Gate, error) {
 	return g, nil
 }
 
-// Files are what the process must get as its files from the number at on, and Variable is what it
-// must have in its environment then.
+// Files are what the process must get as its files from the number at on, and Environment is what
+// it must have as its environment then.
 func (g *Gate) Files() []*os.File { return []*os.File{g.first, g.last} }
 
-// Variable is described at Files.
-func (g *Gate) Variable(at int) string {
-	return variable + "=" + strconv.Itoa(at) + "," + strconv.Itoa(at+1) + "," + g.path
+// Environment is described at Files. It has what the command is to have. A variable of the gate's
+// name that is there already is not the gate's.
+func (g *Gate) Environment(env []string, at int) []string {
+	return append(without(env), variable+"="+strconv.Itoa(at)+","+strconv.Itoa(at+1)+","+g.path)
+}
+
+// without is an environment without the gate's variable.
+func without(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
 }
 
 // Started is to be called once the process was started, or could not be: it has files of its own.

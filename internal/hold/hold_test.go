@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func held(t *testing.T, cmd *exec.Cmd) *Gate {
 		t.Fatal(err)
 	}
 	t.Cleanup(gate.Abandon)
-	cmd.Env = append(cmd.Environ(), gate.Variable(3))
+	cmd.Env = gate.Environment(cmd.Environ(), 3)
 	cmd.ExtraFiles = gate.Files()
 	cmd.Path = Self
 	err = cmd.Start()
@@ -123,5 +124,19 @@ func TestAVariableWithoutPipesIsNone(t *testing.T) {
 		if _, _, _, is := parse(text); is {
 			t.Errorf("%q makes a process wait", text)
 		}
+	}
+}
+
+// Whoever starts the command may have a variable of the gate's name in its environment.
+func TestTheGatesVariableWins(t *testing.T) {
+	gate, err := New("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Abandon()
+	defer gate.Started()
+	got := gate.Environment([]string{"A=b", variable + "=0,1,/usr/bin/id"}, 3)
+	if want := []string{"A=b", variable + "=3,4,/bin/true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,7 +76,7 @@ func become(first, status int, path string) {
 		}
 		break
 	}
-	environment := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
+	environment := without(os.Environ())
 	err := syscall.Exec(path, os.Args, environment) //nolint:gosec // is what it is for
 	errno := syscall.EINVAL                         // such as for a zero byte, which no argument can have
 	errors.As(err, &errno)

@@ -29,8 +29,13 @@ type Death struct {
 	Status syscall.WaitStatus
 }
 
-// New makes this process a child subreaper. The error says that the kernel does not let it.
+// New makes this process a child subreaper. The error says that the kernel does not let it, or that
+// this process has children already, such as those of a shell that has become this program: they are
+// not the command's.
 func New() (*Reaper, error) {
+	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WALL|unix.WNOWAIT|unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
+		return nil, errors.New("become a child subreaper: this process has children")
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a child subreaper: %w", err)
 	}
@@ -42,13 +47,15 @@ func New() (*Reaper, error) {
 func (r *Reaper) Start(leader int) {
 	go func() {
 		defer close(r.deaths)
+		led := true // the command has its pid; later another process may have it
 		for {
 			pid, err := ended()
 			if err != nil {
 				return
 			}
-			if pid == leader {
+			if pid == leader && led {
 				<-r.waited
+				led = false
 				continue
 			}
 			status, err := wait(pid)

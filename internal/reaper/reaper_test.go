@@ -91,3 +91,19 @@ func TestWhatACommandLeavesBehindIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// What this process had started before is not the command's: a shell that has children may become
+// this program.
+func TestChildrenOfBeforeAreNotTheCommands(t *testing.T) {
+	earlier := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := earlier.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = earlier.Process.Kill()
+		_ = earlier.Wait() // it was killed
+	}()
+	if _, err := reaper.New(); err == nil {
+		t.Error("it takes the children of before for the command's")
+	}
+}

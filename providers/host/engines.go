@@ -276,6 +276,9 @@ func (m *Meter) measureProcesses(e *engine, p pass, usage *Usage) bool {
 		return false
 	}
 	m.measureTree(e, p.elapsed, usage)
+	if !usage.Alive && usage.Processes == 0 && m.isReaperHidden(e) {
+		usage.Processes, usage.Err = 1, errors.Join(usage.Err, ErrHidden)
+	}
 	return true
 }
 

@@ -120,6 +120,16 @@ func (m *Meter) isReaped(e *engine, passed bool) bool {
 	return err == nil && found.start == reaper.StartTime && !found.ended()
 }
 
+// isReaperHidden reports whether an engine's reaper is there and cannot be seen. It is there as long
+// as a process of the engine lives, which cannot be seen either then.
+func (m *Meter) isReaperHidden(e *engine) bool {
+	if e.reaper.PID == 0 {
+		return false
+	}
+	_, err := m.readStat(&m.tracker.scratch, e.reaper.PID)
+	return errors.Is(err, ErrHidden)
+}
+
 // orphans are the processes of an engine that are not found by going down from its root.
 func (m *Meter) orphans(e *engine, passed bool) (list []Orphan) {
 	if e.cgroup.given {

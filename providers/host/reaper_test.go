@@ -1,6 +1,8 @@
 package host
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,4 +124,25 @@ func TestAReaperInTheCgroupIsNotCounted(t *testing.T) {
 	expect(t, "a daemon is left in another cgroup", lookAt(t, machine, meter, engine)[0], false, 1)
 	machine.remove("proc/101")
 	expect(t, "its keeper is left", lookAt(t, machine, meter, engine)[0], false, 0)
+}
+
+// Under hidepid the reaper of another user's engine cannot be seen, nor what it looks after.
+func TestAnEngineWhoseReaperIsHiddenLives(t *testing.T) {
+	run, machine := reaped(t)
+	meter := machine.meter(Options{})
+	engine := Engine{ID: "a", PID: 100, StartTime: 100, Reaper: Reaper{90, 90}}
+	run(101, 90, 101)
+	_ = lookAt(t, machine, meter, engine)
+	for _, path := range []string{"proc/100", "proc/90", "proc/101"} {
+		machine.remove(path)
+	}
+	there := []int{1, 90, 101}
+	meter.exists = func(pid int) bool { return slices.Contains(there, pid) }
+	if u := meter.Engines(t.Context(), []Engine{engine})[0]; u.Alive || u.Processes == 0 || !errors.Is(u.Err, ErrHidden) {
+		t.Errorf("its reaper is hidden: %+v", u)
+	}
+	there = []int{1}
+	if u := meter.Engines(t.Context(), []Engine{engine})[0]; u.Alive || u.Processes != 0 || u.Err != nil {
+		t.Errorf("its reaper has gone: %+v", u)
+	}
 }
