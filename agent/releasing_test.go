@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // A release frees nothing while a process of the engine lives, whatever its caller says.
@@ -145,7 +148,7 @@ func TestAReleaseOfSeveralThatHaveEndedFreesAtOnce(t *testing.T) {
 	s := newSubject(t)
 	s.coordinator.awaitsEnds = true
 	s.start()
-	a, cmd := s.engine(1, "sleep 1000 & read go")
+	a, cmd := s.engine(1, "sleep 1000 & wait")
 	s.ticks(3)
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -178,5 +181,37 @@ func TestAReleaseOfALaunchedEngineStopsIt(t *testing.T) {
 	s.coordinator.awaitState(r.GetAllocation().GetId(), released)
 	if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); err == nil {
 		t.Errorf("process %d runs", pid)
+	}
+}
+
+// An engine whose keeper answers late may have begun. Its caller hears that it is too late, asks
+// again, and gets that very engine: it does not begin twice, and is not ended.
+func TestALaunchThatBeginsLateIsThatEngine(t *testing.T) {
+	s := launcher(t)
+	id := s.allocate(10).GetId()
+	var held int
+	s.coordinator.confirming = func(string) { // it waits to begin
+		children, _ := filepath.Glob("/proc/" + strconv.Itoa(int(keeperOf(id))) + "/task/*/children")
+		for _, file := range children {
+			text, _ := os.ReadFile(file)
+			for word := range strings.FieldsSeq(string(text)) {
+				held, _ = strconv.Atoi(word)
+			}
+		}
+		_ = syscall.Kill(held, syscall.SIGSTOP)
+	}
+	launch := &bursarv1.LaunchRequest{Id: id, Command: []string{"sleep", "1000"}, WorkingDirectory: "/"}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, late := bursarv1connect.NewEngineServiceClient(s.http, "http://agent").Launch(ctx, launch)
+	if late == nil || held == 0 {
+		t.Fatalf("begun in time, process %d", held)
+	}
+	if err := syscall.Kill(held, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.launchAgain(launch)
+	if err != nil || int(again.GetAllocation().GetProcess().GetPid()) != held {
+		t.Errorf("again: %v, %v; want process %d", again, err, held)
 	}
 }
