@@ -297,7 +297,10 @@ func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (
 		a.Incidents = q.GetIncidents()
 	})
 	if err != nil {
-		return &bursarv1.ReleaseResponse{}, nil //nolint:nilerr // an unknown id is fine
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		known := c.allocations[q.GetId()]
+		return &bursarv1.ReleaseResponse{Allocation: proto.CloneOf(known)}, nil //nolint:nilerr // an unknown id is fine
 	}
 	return &bursarv1.ReleaseResponse{Allocation: a}, nil
 }

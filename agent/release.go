@@ -164,9 +164,9 @@ func (a *Agent) foundEnded(ctx context.Context, id string) bool {
 		case <-ctx.Done():
 			return false
 		}
-		ended := false
-		a.locked(func(t *tracker.Tracker) { ended = t.Ended(id) != nil })
-		if ended {
+		runs := false
+		a.locked(func(t *tracker.Tracker) { _, runs = t.Engine(id) }) // it is listed until it has ended
+		if !runs {
 			return true
 		}
 	}
