@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,6 +87,19 @@ func (s *settings) checkPolicies() error {
 		s.policies[i] = p
 	}
 	return nil
+}
+
+// policyNotes names policies whose labels were probably meant to be others: such a policy applies
+// to no engine.
+func (s *settings) policyNotes() (notes []string) {
+	for i, c := range s.Engines.Policies {
+		for _, key := range slices.Sorted(maps.Keys(c.Match)) {
+			if near := label.Near(key, label.WellKnown()); near != "" {
+				notes = append(notes, fmt.Sprintf("engines.policies[%d].match: label %s: did you mean %s? The policy applies only to engines with a label %s", i, key, near, key))
+			}
+		}
+	}
+	return notes
 }
 
 // parse reads a policy; of an error the field is named within it.

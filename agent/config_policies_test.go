@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,5 +86,16 @@ func TestWrongPolicyNamesItsField(t *testing.T) {
 		if err := c.Validate(); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}
+	}
+}
+
+func TestMisspeltLabelsOfPoliciesAreTold(t *testing.T) {
+	config := Config{HostID: "h1", Coordinators: []string{"http://127.0.0.1:7070"}, StateDir: t.TempDir()}
+	config.Engines.Policies = []PolicyConfig{
+		{Match: map[string]string{"enginetype": "spark"}, OnOverUse: "limit"}, {Match: map[string]string{"engineType": "spark", "team": "a"}, OnOverUse: "limit"},
+	}
+	notes := strings.Join(config.Notes(), "\n")
+	if !strings.Contains(notes, "engines.policies[0].match: label enginetype: did you mean engineType?") || strings.Contains(notes, "policies[1]") {
+		t.Errorf("%q", notes)
 	}
 }

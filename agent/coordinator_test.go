@@ -300,7 +300,7 @@ func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		known := c.allocations[q.GetId()]
-		return &bursarv1.ReleaseResponse{Allocation: proto.CloneOf(known)}, nil //nolint:nilerr // an unknown id is fine
+		return &bursarv1.ReleaseResponse{Allocation: proto.CloneOf(known)}, nil
 	}
 	return &bursarv1.ReleaseResponse{Allocation: a}, nil
 }

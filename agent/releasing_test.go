@@ -191,7 +191,7 @@ func TestALaunchThatBeginsLateIsThatEngine(t *testing.T) {
 	id := s.allocate(10).GetId()
 	var held int
 	s.coordinator.confirming = func(string) { // it waits to begin
-		children, _ := filepath.Glob("/proc/" + strconv.Itoa(int(keeperOf(id))) + "/task/*/children")
+		children, _ := filepath.Glob("/proc/" + strconv.Itoa(keeperOf(id)) + "/task/*/children")
 		for _, file := range children {
 			text, _ := os.ReadFile(file)
 			for word := range strings.FieldsSeq(string(text)) {

@@ -42,6 +42,7 @@ func (c Config) Notes() (notes []string) {
 	if note := s.heldNote(); note != "" {
 		notes = append(notes, note)
 	}
+	notes = append(notes, s.policyNotes()...)
 	meter, err := host.NewMeter(s.meterOptions())
 	if err != nil {
 		return notes
@@ -58,6 +59,7 @@ func (a *Agent) notes(now time.Time, usages []host.Usage) (notes []string) {
 	if note := a.settings().heldNote(); note != "" {
 		notes = append(notes, note)
 	}
+	notes = append(notes, a.settings().policyNotes()...)
 	hidden := 0
 	for i := range usages {
 		if errors.Is(usages[i].Err, host.ErrHidden) {
