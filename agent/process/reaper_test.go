@@ -22,6 +22,8 @@ func TestWhatDescendsFromTheReaperIsTheEngines(t *testing.T) {
 		"another has its pid":       {Engine{Root: gone, Reaper: Ref{90, 89}}, nil},
 		"younger than its child":    {Engine{Root: gone, Reaper: Ref{103, 103}}, nil},
 		"there is none":             {Engine{Root: gone}, nil},
+		"another engine below it":   {Engine{Root: gone, Reaper: Ref{90, 90}, Others: []Ref{{101, 101}}}, nil},
+		"another engine below that": {Engine{Root: gone, Reaper: Ref{90, 90}, Others: []Ref{{102, 102}}}, []int32{101}},
 	} {
 		refs, err := Members(fixture(t, table), test.engine)
 		var got []int32
