@@ -41,6 +41,9 @@ func TestMarksOfACgroup(t *testing.T) {
 		if test.change != nil {
 			test.change(&engine)
 		}
+		if test.want != (Marks{}) {
+			test.want.Inside = Occupied
+		}
 		if got := machine.meter(Options{}).Marks(engine); got != test.want {
 			t.Errorf("%s: %+v; want %+v", name, got, test.want)
 		}

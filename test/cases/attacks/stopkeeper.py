@@ -13,6 +13,14 @@ def keeper(pid):
         return False
 
 
+def parent(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as f:
+            return int(f.read().rsplit(')', 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
 def watch():
     while not stop:
         for p in os.listdir('/proc'):
@@ -45,6 +53,7 @@ end = time.time() + 60
 while True:
     left = [p for p in hit if keeper(p)]
     booked = {int(a.get('process', {}).get('pid', 0)) for a in call('AllocationService/List', {'labels': {'user': ME}})[1].get('allocations', []) if a['state'] == 'ALLOCATION_STATE_ACTIVE'}
+    booked |= {parent(p) for p in booked}  # the keeper of what may begin
     lost = [p for p in left if p not in booked]
     if not lost:
         break

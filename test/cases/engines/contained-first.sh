@@ -55,7 +55,7 @@ printf 'x' >"$WORK/odd" && chmod 755 "$WORK/odd"
 [[ $code == 126 ]] || fault "the exit code of no program is $code, not 126"
 "$BURSAR" run -m 8MiB -l user=root -- sh -c 'kill -TERM $$' && code=0 || code=$?
 [[ $code == 143 ]] || fault "the exit code of a signal is $code, not 143"
-what='ls /proc/self/fd; grep Sig[BI] /proc/self/status; ulimit -n; env | grep -v "^BURSAR_[ACM]\|^_="'
+what='ls /proc/self/fd; grep Sig[BI] /proc/self/status | sed "s/[0-9a-f]*\\([0-9a-f]\{8\}\\)$/\\1/"; ulimit -n; env | grep -v "^BURSAR_[ACM]\|^_="'
 sh -c "$what" >"$WORK/bare" 2>"$WORK/err"
 "$BURSAR" run -m 8MiB -l user=root -- sh -c "$what" >"$WORK/held" 2>"$WORK/err" || true
 cmp "$WORK/bare" "$WORK/held" || fault "the command has other files, signals, limits or variables: $(diff "$WORK/bare" "$WORK/held")"
