@@ -42,7 +42,8 @@ func now() uint64 { return host.TicksSinceBoot() }
 // descent says which processes descend from the root of an engine. See the package comment.
 type descent struct {
 	root, reaper Ref
-	// others are the main processes of other engines: they and what is below them are not this one's.
+	// others are the main processes of other engines: they and what is below them are not this
+	// engine's.
 	others map[Ref]bool
 	// until is the time, in clock ticks after boot, before which what started in the root's
 	// session started while that was there.

@@ -319,8 +319,8 @@ func (m *machine) isEngineOfAnother(r *modelRow, p ledger.Process) bool {
 	return false
 }
 
-// withCountablesOf is an entitlement with all dimensions of another one but memory and cpu, and with
-// these if it has none of them.
+// withCountablesOf is an entitlement with all dimensions of another one but memory and cpu, and
+// with these if it has none of them.
 func withCountablesOf(r, of resource.Resource) resource.Resource {
 	for dimension, quantity := range of.All() {
 		now, _ := r.Get(dimension)

@@ -29,9 +29,9 @@ type Death struct {
 	Status syscall.WaitStatus
 }
 
-// New makes this process a child subreaper. The error says that the kernel does not let it, or that
-// this process has children already, such as those of a shell that has become this program: they are
-// not the command's.
+// New makes this process a child subreaper. The error says that the kernel does not let it, or
+// that this process has children already, such as those of a shell that has become this program:
+// they are not the command's.
 func New() (*Reaper, error) {
 	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WALL|unix.WNOWAIT|unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		return nil, errors.New("become a child subreaper: this process has children")

@@ -120,8 +120,8 @@ func (m *Meter) isReaped(e *engine, passed bool) bool {
 	return err == nil && found.start == reaper.StartTime && !found.ended()
 }
 
-// isReaperHidden reports whether an engine's reaper is there and cannot be seen. It is there as long
-// as a process of the engine lives, which cannot be seen either then.
+// isReaperHidden reports whether an engine's reaper is there and cannot be seen. It is there as
+// long as a process of the engine lives, which cannot be seen either then.
 func (m *Meter) isReaperHidden(e *engine) bool {
 	if e.reaper.PID == 0 {
 		return false
