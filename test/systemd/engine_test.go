@@ -178,10 +178,12 @@ func (h host) runsDetached(t *testing.T) {
 		if r := h.As(t, "alice", "bursar", "release", a.GetId()); r.Code != 0 {
 			t.Fatalf("release: %s", r)
 		}
-		h.await(t, h.soon(), a.GetId(), "it is released", released)
-		if !h.lives(t, a.GetProcess().GetPid()) {
-			t.Error("a release has ended it")
+		end := h.await(t, h.soon(), a.GetId(), "it is released", released)
+		if end.GetExitStatus().GetSignal() != 15 {
+			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
 		}
-		h.Must(t, "kill", itoa(a.GetProcess().GetPid()))
+		if h.lives(t, a.GetProcess().GetPid()) {
+			t.Error("it goes on without an allocation")
+		}
 	})
 }

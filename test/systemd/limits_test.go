@@ -113,6 +113,6 @@ bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
 			t.Errorf("bursar allocations does not mark it:\n%s", list)
 		}
 		h.Must(t, "bursar", "release", a.GetId())
-		h.Must(t, "kill", itoa(a.GetProcess().GetPid()))
+		h.await(t, h.soon(), a.GetId(), "it is released", released)
 	})
 }
