@@ -59,6 +59,9 @@ func (a *Allocation) notePeak(measured, reported resource.Vector, source PeakSou
 	if !reported.Has(resource.Memory) {
 		reported = peak(reported, measured)
 	}
+	if reported.IsZero() && source == PeakUnknown {
+		return
+	}
 	before := a.Peak
 	a.Peak = NewPeak(peak(before.Vector(), reported), before.Source)
 	if source != PeakUnknown && (before.Source == PeakUnknown || get(reported, resource.Memory) >= before.Memory) {
