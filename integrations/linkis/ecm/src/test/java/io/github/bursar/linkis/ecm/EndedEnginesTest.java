@@ -97,7 +97,7 @@ class EndedEnginesTest {
     EngineProcess engine = confirmed(id, child.toHandle());
     child.destroyForcibly().waitFor();
     try {
-      await("the agent says that it has left others", () -> real.log("agent").contains("left others behind") && real.log("agent").contains(id));
+      await("the agent says that others live on", () -> real.log("agent").contains("others live on") && real.log("agent").contains(id));
       assertTrue(task.isAlive());
       assertTrue(agent.get(id, PATIENCE).isActive(), "a task holds the allocation");
       engines.ended(id, engine);
