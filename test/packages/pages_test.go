@@ -34,7 +34,7 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 	}
 	for section, want := range map[int][]string{
 		5: {"bursar-agent.yaml.5.gz", "bursar-coordinator.yaml.5.gz"},
-		7: {"bursar-environment.7.gz", "bursar-exit-codes.7.gz", "bursar-external.7.gz", "bursar-output.7.gz"},
+		7: {"bursar-environment.7.gz", "bursar-exit-codes.7.gz", "bursar-external.7.gz", "bursar-names.7.gz", "bursar-output.7.gz"},
 		8: {"bursar-keeper.8.gz"},
 	} {
 		if diff := cmp.Diff(want, pages(t, tree, section)); diff != "" {
