@@ -20,7 +20,8 @@ func Near(key string, known []string) string {
 	}
 	const short, long = 4, 8 // letters of a key in which one or two may differ
 	folded := fold(key)
-	near, least := "", 3
+	var near string
+	var least int // the distance of near
 	for _, k := range known {
 		other := fold(k)
 		distance := spelling.Distance(folded, other)
@@ -31,7 +32,7 @@ func Near(key string, known []string) string {
 		case len(other) >= short:
 			allowed = 1
 		}
-		if distance <= allowed && distance < least {
+		if distance <= allowed && (near == "" || distance < least) {
 			near, least = k, distance
 		}
 	}
