@@ -58,9 +58,11 @@ func TestHowNearAMissIs(t *testing.T) {
 		want  string
 	}{
 		{"abx", []string{"abc"}, ""},
-		{"abcx", []string{"abcd"}, "abcd"}, {"abxx", []string{"abcd"}, ""},
+		{"abcx", []string{"abcd"}, "abcd"},
+		{"abxx", []string{"abcd"}, ""},
 		{"abcdexx", []string{"abcdefg"}, ""},
-		{"abcdefxx", []string{"abcdefgh"}, "abcdefgh"}, {"abcdexxx", []string{"abcdefgh"}, ""},
+		{"abcdefxx", []string{"abcdefgh"}, "abcdefgh"},
+		{"abcdexxx", []string{"abcdefgh"}, ""},
 		{"abcdefxx", []string{"abcdefgh", "abcdefxy"}, "abcdefxy"},
 		{"abcx", []string{"abcd", "abce"}, "abcd"},
 	} {
