@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,27 +80,7 @@ func TestAReleaseWaitsForTheLastProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
-	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	_ = leave.Close()
-	_ = cmd.Wait()
-	r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.GetAllocation(); got.GetState() != active || !got.GetReleasing() {
-		t.Errorf("process %d lives: %v", left, got)
-	}
-	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	s.coordinator.awaitState(a.GetId(), released)
+	s.releaseWaitsFor(a, string(buf[:n]), cmd, leave, 0)
 }
 
 // A child that has left the session and whose parent has ended is known from measurements alone.
@@ -119,26 +100,33 @@ func TestAReleaseWaitsForWhatHasLeftTheSession(t *testing.T) {
 	}
 	var text []byte
 	until(t, "the child has left", func() bool { text, err = os.ReadFile(file); return err == nil })
-	left, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	s.releaseWaitsFor(a, string(text), cmd, leave, 3)
+}
+
+// releaseWaitsFor confirms an engine, measures it so many times, lets its first process end, and
+// expects its release to wait for the process with this pid.
+func (s *subject) releaseWaitsFor(a *bursarv1.Allocation, pid string, first *exec.Cmd, leave io.Closer, ticks int) {
+	s.t.Helper()
+	left, err := strconv.Atoi(strings.TrimSpace(pid))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
-	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
-		t.Fatal(err)
+	s.t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	if _, err := s.confirm(a.GetId(), first.Process.Pid); err != nil {
+		s.t.Fatal(err)
 	}
-	s.ticks(3)
+	s.ticks(ticks)
 	_ = leave.Close()
-	_ = cmd.Wait()
-	r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
+	_ = first.Wait()
+	r, err := s.Release(s.t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	if got := r.GetAllocation(); got.GetState() != active || !got.GetReleasing() {
-		t.Errorf("process %d lives: %v", left, got)
+		s.t.Errorf("process %d lives: %v", left, got)
 	}
 	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.coordinator.awaitState(a.GetId(), released)
 }

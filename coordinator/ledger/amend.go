@@ -27,15 +27,7 @@ type AmendCommand struct {
 // Errors: *NotFoundError, *StateError (it does not wait), *DeniedError, *FieldError.
 func (l *Ledger) Amend(now Instant, c AmendCommand) (Allocation, error) {
 	l.begin(now)
-	id := c.ID
-	if id == 0 {
-		r := l.requests.find(keyOf(c.Actor.Name, c.RequestID))
-		if !r.live() {
-			return Allocation{}, &NotFoundError{What: "request", ID: c.RequestID}
-		}
-		id = r.id
-	}
-	e, err := l.lookup(id)
+	e, err := l.lookupRequest(c.Actor, c.ID, c.RequestID)
 	if err != nil {
 		return Allocation{}, err
 	}
@@ -51,7 +43,7 @@ func (l *Ledger) Amend(now Instant, c AmendCommand) (Allocation, error) {
 	}
 	l.becomeAmended(e, &next)
 	l.grantWaiting()
-	return l.current(id), nil
+	return l.current(next.ID), nil
 }
 
 // amended is a request that waits as it is after a command.

@@ -277,6 +277,19 @@ func (e *entry) may(actor identity.Actor, wanted string) error {
 	return &DeniedError{Actor: actor.Name, Wanted: wanted + " allocation " + e.ID.String() + " of user " + e.RightsOf()}
 }
 
+// lookupRequest finds a live entry by its id or, without one, by the request id that a caller gave
+// it.
+func (l *Ledger) lookupRequest(actor identity.Actor, id ID, requestID string) (*entry, error) {
+	if id == 0 {
+		r := l.requests.find(keyOf(actor.Name, requestID))
+		if !r.live() {
+			return nil, &NotFoundError{What: "request", ID: requestID}
+		}
+		id = r.id
+	}
+	return l.lookup(id)
+}
+
 // lookup finds a live entry.
 func (l *Ledger) lookup(id ID) (*entry, error) {
 	e := l.entry(id)

@@ -207,15 +207,7 @@ func (l *Ledger) lastTransition() Allocation {
 // Errors: *NotFoundError, *StateError (it is active), *DeniedError.
 func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	l.begin(now)
-	id := c.ID
-	if id == 0 {
-		r := l.requests.find(keyOf(c.Actor.Name, c.RequestID))
-		if !r.live() {
-			return Allocation{}, &NotFoundError{What: "request", ID: c.RequestID}
-		}
-		id = r.id
-	}
-	e, err := l.lookup(id)
+	e, err := l.lookupRequest(c.Actor, c.ID, c.RequestID)
 	if err != nil {
 		return Allocation{}, err
 	}
