@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostPartition is how long the partition in an address may be, in characters.
-const mostPartition = 128
+// MostPartition is how long the partition in an address may be, in characters.
+const MostPartition = 128
 
 // cleanNames takes the queues that no request can name out of a snapshot's queues, and lists them.
 // The others are as they were: users of a cluster choose names, and none may hide another queue.
@@ -82,8 +82,8 @@ func unaddressable(q *Queue) string {
 		return "it has no name, or a queue above it has none"
 	case !resource.ValidPath(q.Path):
 		return "its path is too long: " + resource.WantPath
-	case utf8.RuneCountInString(q.Partition) > mostPartition:
-		return fmt.Sprintf("its partition has more than %d characters", mostPartition)
+	case utf8.RuneCountInString(q.Partition) > MostPartition:
+		return fmt.Sprintf("its partition has more than %d characters", MostPartition)
 	}
 	return ""
 }

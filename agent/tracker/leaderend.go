@@ -96,16 +96,9 @@ func (e *entry) leaderStop(now time.Time, p policy.Policy, tick time.Duration) (
 	if end == nil || p.OnLeaderEnd != policy.StopAtLeaderEnd || !e.over.asked.IsZero() && now.Sub(e.over.asked) < max(p.StopGrace, tick) {
 		return DueStop{}, false
 	}
-	how := "ended"
-	switch exit := end.GetExitStatus(); {
-	case exit.GetSignal() != 0:
-		how = "was killed by " + endreason.Signal(exit.GetSignal())
-	case exit != nil:
-		how = fmt.Sprintf("ended with exit code %d", exit.GetCode())
-	}
 	return DueStop{
 		ID: e.grant.GetId(), Grace: p.StopGrace, AtLeaderEnd: true,
-		Reason: fmt.Sprintf("its main process %s at %s (policy onLeaderEnd: stop)", how, end.GetTime().AsTime().Format(time.RFC3339)),
+		Reason: fmt.Sprintf("its main process %s at %s (policy onLeaderEnd: stop)", endreason.Past(end.GetExitStatus()), end.GetTime().AsTime().Format(time.RFC3339)),
 	}, true
 }
 

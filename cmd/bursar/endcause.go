@@ -20,10 +20,8 @@ func endCause(a *bursarv1.Allocation) string {
 		return "the command was " + reason
 	case strings.HasPrefix(reason, "exit ") && strings.Contains(reason, "for lack of memory"):
 		return "the command ended with " + reason
-	case strings.HasPrefix(reason, "stopped") && kills > 0:
-		return "the command was " + reason + killsBefore(kills)
 	case strings.HasPrefix(reason, "stopped"):
-		return "the command was " + reason
+		return "the command was " + reason + killsBefore(kills)
 	case kills > 0:
 		return "the command has ended" + killsBefore(kills)
 	case a.GetExitStatus().GetOutOfMemory(): // as an older agent says it
@@ -38,6 +36,9 @@ func endCause(a *bursarv1.Allocation) string {
 }
 
 func killsBefore(kills int64) string {
+	if kills <= 0 {
+		return ""
+	}
 	return fmt.Sprintf(", after the kernel had killed %s of it for lack of memory", counted(int(kills), "process", "processes"))
 }
 

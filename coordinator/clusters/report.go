@@ -13,10 +13,6 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostPartition is how long a partition may be in an address, in characters. Nobody can ask for a
-// longer one.
-const mostPartition = 128
-
 // What is kept of what a cluster says of an application, in bytes: it is a part of each row of its
 // allocation.
 const (
@@ -42,7 +38,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 			return nil, fmt.Errorf("queue %q in partition %q: want a path, in UTF-8, and each queue once", q.Path, q.Partition)
 		}
 		seen[at] = true
-		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
+		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > providers.MostPartition {
 			continue
 		}
 		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer, q.MayGrow, q.UsersMayGrow} {

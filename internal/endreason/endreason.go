@@ -26,18 +26,11 @@ type Left struct {
 
 // Text returns the reason of the end.
 func (l Left) Text() string {
-	text := "last process ended"
-	if l.Last != nil {
-		text = "last process " + past(l.Last)
-	}
-	text += "; main process had "
-	switch signal := l.Leader.GetSignal(); {
-	case l.Leader == nil:
-		text += "ended"
-	case signal != 0:
+	text := "last process " + Past(l.Last) + "; main process had "
+	if signal := l.Leader.GetSignal(); signal != 0 {
 		text += "been killed by " + Signal(signal)
-	default:
-		text += past(l.Leader)
+	} else {
+		text += Past(l.Leader)
 	}
 	text += " at " + l.LeaderTime.UTC().Format(time.RFC3339)
 	switch {
@@ -49,8 +42,11 @@ func (l Left) Text() string {
 	return text
 }
 
-// past says how a process ended, in the past tense.
-func past(exit *bursarv1.ExitStatus) string {
+// Past says how a process ended, in the past tense. Nil: that is not known.
+func Past(exit *bursarv1.ExitStatus) string {
+	if exit == nil {
+		return "ended"
+	}
 	if signal := exit.GetSignal(); signal != 0 {
 		return "was killed by " + Signal(signal)
 	}

@@ -171,10 +171,6 @@ class Ground:
     def allocation(self, name):
         return self.call("AllocationService/Get", id=name)["allocation"]
 
-    def live(self, mark):
-        """The allocations that count and carry the mark."""
-        return self.call("AllocationService/List", labels={"mark": mark}).get("allocations", [])
-
     def all(self, mark):
         return self.call("AllocationService/List", labels={"mark": mark}, ended=True).get("allocations", [])
 
