@@ -42,7 +42,7 @@ func (s *ExitStatus) equal(other *ExitStatus) bool {
 // that is new. An agent that says nothing takes nothing back: an older one does not know it, and
 // the process does not come back.
 func (e *entry) noteLeaderEnd(reported *LeaderEnd) (changed bool) {
-	if e.State != Active || reported == nil || reported.equal(e.LeaderEnd) {
+	if reported == nil || reported.equal(e.LeaderEnd) {
 		return false
 	}
 	e.LeaderEnd = reported

@@ -68,3 +68,19 @@ func TestAnAdoptedEngineHasTheEndOfItsMainProcess(t *testing.T) {
 		t.Errorf("%t: %+v with %+v", there, a, a.LeaderEnd)
 	}
 }
+
+// An agent's report may come before the Confirm of an engine whose main process has ended.
+func TestAnEngineThatIsReportedBeforeItsConfirmHasTheEndOfItsMainProcess(t *testing.T) {
+	l := ready(t)
+	reserved := reserve(t, l, "alice")
+	grant := reserved
+	grant.State, grant.Process = ledger.Active, ledger.Process{PID: 7, StartTime: 8}
+	left := &ledger.LeaderEnd{Time: start, Policy: ledger.KeepAtLeaderEnd}
+	_, err := l.Sync(start, ledger.SyncCommand{
+		HostID: "h1", Incarnation: 1, Sequence: 2, Full: true, Engines: []ledger.EngineReport{{ID: reserved.ID, Grant: &grant, LeaderEnd: left}},
+	})
+	must(t, err)
+	if a, there := l.Get(reserved.ID); !there || a.State != ledger.Active || a.LeaderEnd != left {
+		t.Errorf("%t: %s with %+v", there, a.State, a.LeaderEnd)
+	}
+}

@@ -191,8 +191,8 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			e.MemoryLimit = r.MemoryLimit
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
+			changed = e.noteLeaderEnd(r.LeaderEnd) || changed
 		}
-		changed = e.noteLeaderEnd(r.LeaderEnd) || changed
 		if changed {
 			l.recordEntry(e)
 		}
