@@ -35,12 +35,12 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	if err != nil {
 		return nil, err
 	}
-	m := wire.ExplanationMessage(&x)
+	m, known := wire.ExplanationMessage(&x), s.labels.Known()
 	for _, of := range command.Labels {
 		if slices.Contains(counted, of.Key) {
 			continue
 		}
-		if doubt := label.Doubt(of.Key, s.labels.Known()); doubt != "" {
+		if doubt := label.Doubt(of.Key, known); doubt != "" {
 			m.Warnings = append(m.Warnings, doubt)
 		}
 	}

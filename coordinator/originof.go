@@ -26,10 +26,10 @@ func ownerOf(ctx context.Context) turns.Owner {
 	if !ok {
 		return turns.Owner{Class: turns.Hosts}
 	}
-	switch role := c.Actor.Effective(); {
-	case role == identity.Agent:
+	switch {
+	case c.Actor.Effective() == identity.Agent:
 		return turns.Owner{Class: turns.Hosts, Name: c.Actor.Host}
-	case c.Actor.Host == "" && (role == identity.Operator || role == identity.Admin):
+	case c.Actor.IsOperator():
 		return turns.Owner{Class: turns.Operators, Name: c.Actor.Name}
 	default:
 		return turns.Owner{Class: turns.Callers, Name: c.Actor.ChargedName()}

@@ -272,6 +272,9 @@ func (q *quotaFiles) setDoubts(f *quotaFile) {
 		q.log.Warn("a quota file is in force as it is, and says what is hardly meant", "file", f.path, "doubt", doubt)
 	}
 	for i := range f.quotas {
+		if len(list) == mostRuleDoubts {
+			break
+		}
 		for _, doubt := range ruleDoubts(&f.quotas[i], q.labels) {
 			if len(list) == mostRuleDoubts {
 				break

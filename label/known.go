@@ -102,25 +102,10 @@ func (p *Preprocessor) Gives(key string) bool {
 	return p != nil && (slices.Contains(p.required, key) || p.defaults.Has(key) || p.derives(key))
 }
 
-// convertKnown applies the aliases, and refuses keys that are not known.
-func (p *Preprocessor) convertKnown(set Set) (Set, error) {
-	out, err := p.convertAll(set)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.checkKnown(out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // checkKnown refuses a label whose key is not known, if Restrict has said which are.
 func (p *Preprocessor) checkKnown(set Set) error {
-	if p.known == nil { // any key is
-		return nil
-	}
 	for _, l := range set {
-		if _, found := slices.BinarySearch(p.known, l.Key); !found {
+		if p.Restricts(l.Key) {
 			return &FieldError{field(l.Key), l.Value, p.WantKnown(l.Key)}
 		}
 	}

@@ -158,6 +158,14 @@ func IsSubordinate(caller, acting string) bool {
 	return acting != "" && acting == identity.UserOf(caller)
 }
 
+// wishedHost is the host that the request names; empty: none.
+func (a *Allocation) wishedHost() string {
+	if a.Wishes == nil {
+		return ""
+	}
+	return a.Wishes.Host
+}
+
 // Payer is the caller who is charged for the allocation. While nobody has accepted the
 // claim of its agent, the label user stands for the host, and the claim names the owner.
 func (a *Allocation) Payer() string {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 
-	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -18,13 +17,6 @@ import (
 // isCountable reports whether agents do not measure a dimension.
 func isCountable(dimension string) bool {
 	return dimension != resource.Memory && dimension != resource.CPU
-}
-
-// isOperator reports whether an actor may overrule what agents report. Nobody is an operator in a
-// call through an agent.
-func isOperator(a identity.Actor) bool {
-	role := a.Effective()
-	return a.Host == "" && (role == identity.Operator || role == identity.Admin)
 }
 
 // withCountables returns a vector that has the countables of another one, and what of that became

@@ -32,7 +32,7 @@ func (h *host) proofOf(token TokenHash) proof {
 // isSameRun reports whether a registration comes from the agent that has registered the host. A
 // call of it that was late may have changed the token.
 func (h *host) isSameRun(c *RegisterCommand) bool {
-	return c.Incarnation == h.Incarnation && validText(c.BootID) == h.BootID && validText(c.PIDNamespace) == h.PIDNamespace
+	return c.Incarnation == h.Incarnation && h.isSameBoot(c) && validText(c.PIDNamespace) == h.PIDNamespace
 }
 
 // isQuiet reports whether the host's known agent has missed a report. An agent that varies its

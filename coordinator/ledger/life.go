@@ -277,7 +277,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	if err != nil {
 		return Allocation{}, err
 	}
-	if e.tracked() && !isOperator(c.Actor) {
+	if e.tracked() && !c.Actor.IsOperator() {
 		if err := e.keepsCountables(next.Vector); err != nil {
 			return Allocation{}, err
 		}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -117,7 +116,7 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 		if e.State == Reserved {
 			info.Reservations++
 		}
-		info.EnginesUnreclaimable += min(e.Unreclaimable, math.MaxInt64-info.EnginesUnreclaimable)
+		info.EnginesUnreclaimable = capped(info.EnginesUnreclaimable, e.Unreclaimable)
 		if sum, err := info.Engines.Add(e.Measured); err == nil {
 			info.Engines = sum
 		}

@@ -206,7 +206,8 @@ func (l *Ledger) identify(a *Allocation) {
 // granted on its host. Only the ledger and the agents of such hosts know all of these values,
 // above all the nanoseconds of its creation.
 func (e *entry) mayRunOn(h *host, record *Allocation) bool {
-	return (e.Wishes == nil || e.Wishes.Host == "" || e.Wishes.Host == h.ID) &&
+	wished := e.wishedHost()
+	return (wished == "" || wished == h.ID) &&
 		record.Created == e.Created && record.Caller == e.Caller && record.RequestID == e.RequestID &&
 		record.Labels.Equal(e.Labels) && record.Requested.Equal(e.Requested)
 }

@@ -20,7 +20,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.HostID != "" && e.State.Holds() && c.HostID != e.HostID {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
-	if c.Force && !isOperator(c.Actor) {
+	if c.Force && !c.Actor.IsOperator() {
 		return Allocation{}, &DeniedError{Actor: c.Actor.Name, Wanted: "force the release of allocation " + e.ID.String()}
 	}
 	if c.HostID != "" || !e.tracked() { // otherwise its agent measures it

@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 
-	"github.com/bursar/bursar/resource"
 )
 
 // Sync applies an agent's report and answers what the agent has to do.
@@ -220,22 +219,6 @@ func (l *Ledger) entryOn(h *host, id ID, next *int) *entry {
 // nextSearched is how many entries of a host are compared with an engine of a report.
 const nextSearched = 4
 
-// peak is the most of memory and of cpu in some measurements, as far as they have them. One that is
-// out of range does not count.
-func peak(vectors ...resource.Vector) (most resource.Vector) {
-	for _, v := range vectors {
-		if v.Validate() != nil {
-			continue
-		}
-		for _, dimension := range [...]string{resource.Memory, resource.CPU} {
-			if quantity, measured := v.Get(dimension); measured && (quantity > get(most, dimension) || !most.Has(dimension)) {
-				most = most.With(dimension, quantity)
-			}
-		}
-	}
-	return most
-}
-
 // veto takes back a grant for which the agent did not find the memory. The request waits again in
 // its old place, or is refused if its wait is over. If it was to be stopped, it ends.
 func (l *Ledger) veto(h *host, v Veto) {
@@ -259,7 +242,7 @@ func (l *Ledger) veto(h *host, v Veto) {
 		return
 	}
 	blocked := &l.anyHost
-	if w := e.Wishes; w != nil && w.Host != "" {
+	if e.wishedHost() != "" {
 		blocked = &h.account.queue
 	}
 	l.becomeWaiting(e, blocked, reason)

@@ -31,7 +31,7 @@ func (l *Ledger) becomeWaiting(e *entry, blocked *queue, reason string) {
 	if e.State == Reserved {
 		l.unhold(e)
 		e.Reserved = 0
-		if w := e.Wishes; w == nil || w.Host == "" {
+		if e.wishedHost() == "" {
 			e.HostID, e.HostAddress = "", ""
 		}
 	}

@@ -53,17 +53,31 @@ func (p Peak) Vector() (v resource.Vector) {
 	return v
 }
 
+// raised is the most of this peak and of a measurement. One that is out of range does not count.
+func (p Peak) raised(v resource.Vector) Peak {
+	if v.Validate() != nil {
+		return p
+	}
+	if memory, measured := v.Get(resource.Memory); measured && (memory > p.Memory || !p.HasMemory) {
+		p.Memory, p.HasMemory = memory, true
+	}
+	if cpu, measured := v.Get(resource.CPU); measured && (cpu > p.CPU || !p.HasCPU) {
+		p.CPU, p.HasCPU = cpu, true
+	}
+	return p
+}
+
 // notePeak takes the most that an agent has seen. An agent of an older version says only what it
 // has measured. The source is that of the highest peak, and of the last report that says as much.
 func (a *Allocation) notePeak(measured, reported resource.Vector, source PeakSource) {
 	if !reported.Has(resource.Memory) {
-		reported = peak(reported, measured)
+		reported = Peak{}.raised(reported).raised(measured).Vector()
 	}
 	if reported.IsZero() && source == PeakUnknown {
 		return
 	}
 	before := a.Peak
-	a.Peak = NewPeak(peak(before.Vector(), reported), before.Source)
+	a.Peak = before.raised(reported)
 	if source != PeakUnknown && (before.Source == PeakUnknown || get(reported, resource.Memory) >= before.Memory) {
 		a.Peak.Source = source
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostCPUTime is more than the processor time of any engine: a thousand processors for a century.
+// mostCPUTime is more than the processor time of any engine: 100 processors for a year.
 const mostCPUTime = 100 * 365 * 24 * time.Hour
 
 // PeakFrom reads the most that an engine used, as the caller of a Release says it: memory and cpu,

@@ -59,6 +59,13 @@ func (a Actor) Effective() Role {
 	}
 }
 
+// IsOperator reports whether the actor is an operator or an admin. Nobody is one in a call through
+// an agent.
+func (a Actor) IsOperator() bool {
+	role := a.Effective()
+	return a.Host == "" && (role == Operator || role == Admin)
+}
+
 // Local is the actor of a call that came over loopback without credentials: a local user who was
 // let in.
 func Local() Actor {
