@@ -126,7 +126,7 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	}
 	if found.Ended() {
 		// A command that starts a daemon may be faster than its launcher.
-		if a.livesOn(reaper, found.PID) {
+		if lives, _ := a.opener.Below(reaper); lives {
 			return process, nil
 		}
 		return nil, notThere(claimed.GetPid(), "a process of this host that runs")

@@ -196,10 +196,11 @@ func (a *Agent) endHeldKeeper(ctx context.Context, id string, now time.Time) (wa
 	case engine.StartTime == kept.StartTime && !engine.Ended():
 		return false, nil // it was released, and runs on
 	}
-	if a.livesOn(process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime}, kept.PID) {
+	reaper := process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime}
+	if lives, _ := a.opener.Below(reaper); lives {
 		return false, nil // and so do others of it, without their main process
 	}
-	keeper, err := a.opener.Open(process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime})
+	keeper, err := a.opener.Open(reaper)
 	if errors.Is(err, process.ErrEnded) {
 		delete(a.held, id)
 		return false, nil

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/agent/keeper"
-	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
@@ -26,8 +24,6 @@ const (
 	leftAfter = time.Second
 	// mostLeft bounds how many processes of an engine are remembered.
 	mostLeft = 1024
-	// procRoot is the process table.
-	procRoot = "/proc"
 )
 
 // leaderEnd is the end of the main process of an engine that lives on without it. It is nil for the
@@ -117,23 +113,6 @@ func (a *Agent) reaperOf(ctx context.Context, request *bursarv1.ConfirmRequest, 
 	return reaper
 }
 
-// livesOn reports whether a process that is not the main one descends from an engine's reaper.
-func (a *Agent) livesOn(reaper process.Ref, leader int32) bool {
-	if reaper.PID == 0 {
-		return false
-	}
-	list, _ := process.Descendants(procRoot, reaper) // what can be found
-	for _, ref := range list {
-		if ref == reaper || ref.PID == leader {
-			continue
-		}
-		if found, err := a.deps.Meter.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && !found.Ended() {
-			return true
-		}
-	}
-	return false
-}
-
 // takeLeaderEnd takes from an engine's launcher how the main process ended: the kernel tells that
 // to its parent.
 func (a *Agent) takeLeaderEnd(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
@@ -168,13 +147,10 @@ func (a *Agent) takeLeaderEnd(ctx context.Context, request *bursarv1.ConfirmRequ
 // recordOf returns what the keeper of an engine that has ended has written down. A keeper that was
 // killed may have said how the main process ended.
 func (a *Agent) recordOf(id string) (record keeper.Record, err error) {
-	record, err = a.records().End(id)
-	if errors.Is(err, launch.ErrNone) {
-		if left, leftErr := a.records().Left(id); leftErr == nil {
-			at := left.Time
-			left.LeaderTime = &at
-			return left, nil
-		}
+	record, err = a.records().Last(id)
+	if err == nil && record.Left {
+		at := record.Time
+		record.LeaderTime = &at
 	}
 	return record, err //nolint:wrapcheck // the caller knows what it asked for
 }

@@ -64,8 +64,8 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 		if before != nil && before.underway {
 			return
 		}
-		known := toStop(t, e, id, p)
-		wanted := &stopping{reason: order.GetReason(), grace: grace, root: known.Root, underway: true}
+		root := process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}
+		wanted := &stopping{reason: order.GetReason(), grace: grace, root: root, underway: true}
 		if before != nil {
 			repeated, wanted.failed = true, before.failed
 		}
@@ -80,7 +80,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 				backoff.WithMultiplier(2), backoff.WithRandomizationFactor(jitter), backoff.WithMaxElapsedTime(0),
 			)
 		}
-		stop, engine, failed = wanted, known, wanted.failed
+		stop, engine, failed = wanted, toStop(t, e, id, p), wanted.failed
 		e.stop = stop
 	})
 	if stop == nil {

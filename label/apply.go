@@ -30,10 +30,7 @@ func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, act
 	if p == nil {
 		p = &Preprocessor{}
 	}
-	if out, err = p.convertAll(set); err != nil {
-		return nil, acts, err
-	}
-	if err := p.checkKnown(out); err != nil {
+	if out, err = p.convertKnown(set); err != nil {
 		return nil, acts, err
 	}
 	charge := func() {

@@ -102,6 +102,15 @@ func (p *Preprocessor) Gives(key string) bool {
 	return p != nil && (slices.Contains(p.required, key) || p.defaults.Has(key) || p.derives(key))
 }
 
+// convertKnown applies the aliases, and refuses keys that are not known.
+func (p *Preprocessor) convertKnown(set Set) (Set, error) {
+	out, err := p.convertAll(set)
+	if err != nil {
+		return nil, err
+	}
+	return out, p.checkKnown(out)
+}
+
 // checkKnown refuses a label whose key is not known, if Restrict has said which are.
 func (p *Preprocessor) checkKnown(set Set) error {
 	for _, l := range set {

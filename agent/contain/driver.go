@@ -84,11 +84,7 @@ func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitle
 	if driver == nil {
 		return c.options.Direct, nil
 	}
-	p := c.options.Settings().Policies.For(labels)
-	if limit {
-		p = p.Limited()
-	}
-	limits := limitsOf(p, limit, entitled)
+	limits := limitsOf(c.options.Settings().Policies.For(labels), limit, entitled)
 	return spawner{cgroups: c, driver: driver, direct: c.options.Direct, limit: limit}, &limits
 }
 

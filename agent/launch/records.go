@@ -178,7 +178,7 @@ func read[T Note | Kept](r Records, id, name string) (T, error) {
 
 // End returns how an engine ended. ErrNone: its keeper has not written that down.
 func (r Records) End(id string) (keeper.Record, error) {
-	record, err := r.last(id)
+	record, err := r.Last(id)
 	if err == nil && record.Left {
 		return keeper.Record{}, ErrNone
 	}
@@ -188,14 +188,16 @@ func (r Records) End(id string) (keeper.Record, error) {
 // Left returns how the main process of an engine ended that goes on without it, by its keeper.
 // ErrNone: its keeper has not written that down, or the engine has ended too.
 func (r Records) Left(id string) (keeper.Record, error) {
-	record, err := r.last(id)
+	record, err := r.Last(id)
 	if err == nil && !record.Left {
 		return keeper.Record{}, ErrNone
 	}
 	return record, err
 }
 
-func (r Records) last(id string) (keeper.Record, error) {
+// Last returns what the keeper of an engine has written down last: how the engine ended, or how its
+// main process did. ErrNone: neither.
+func (r Records) Last(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
 	}

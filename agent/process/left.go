@@ -2,10 +2,7 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"sync"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/bursar/bursar/internal/processtable"
 )
@@ -14,16 +11,15 @@ import (
 // the engine that has lost its parent a child of the reaper, so nothing else has to be read.
 // ErrEnded: the reaper is not there.
 func (o *Opener) Below(reaper Ref) (bool, error) {
-	table, err := procfs.NewFS(o.proc)
-	if err != nil {
-		return false, fmt.Errorf("process table: %w", err)
-	}
 	list, err := Descendants(o.proc, reaper)
 	if err != nil {
 		return false, err
 	}
 	for _, ref := range list {
-		if stat, err := statOf(table, int(ref.PID)); ref != reaper && err == nil && stat.Starttime == ref.StartTime && stat.State != "Z" && stat.State != "X" {
+		if ref == reaper {
+			continue
+		}
+		if found, err := o.identifier.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && !found.Ended() {
 			return true, nil
 		}
 	}

@@ -91,9 +91,13 @@ func leaderEndPolicy(p policy.LeaderEnd) bursarv1.LeaderEndPolicy {
 
 // leaderStop returns the order to stop what lives on, if the policy wants that and no coordinator
 // was asked within the last StopGrace, or a tick.
-func (e *entry) leaderStop(now time.Time, p policy.Policy, tick time.Duration) (DueStop, bool) {
+func (t *Tracker) leaderStop(e *entry, now time.Time) (DueStop, bool) {
 	end := e.over.end
-	if end == nil || p.OnLeaderEnd != policy.StopAtLeaderEnd || !e.over.asked.IsZero() && now.Sub(e.over.asked) < max(p.StopGrace, tick) {
+	if end == nil {
+		return DueStop{}, false
+	}
+	p := t.policies.For(e.grant.GetLabels())
+	if p.OnLeaderEnd != policy.StopAtLeaderEnd || !e.over.asked.IsZero() && now.Sub(e.over.asked) < max(p.StopGrace, t.tick) {
 		return DueStop{}, false
 	}
 	return DueStop{

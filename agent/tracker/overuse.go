@@ -63,7 +63,7 @@ func (t *Tracker) DueStops(now time.Time) []DueStop {
 		}
 		if stop, due := e.judgement.StopDue(now); due {
 			list = append(list, DueStop{ID: e.grant.GetId(), Grace: stop.Grace, Reason: reasonOf(stop)})
-		} else if stop, due := e.leaderStop(now, t.policies.For(e.grant.GetLabels()), t.tick); due {
+		} else if stop, due := t.leaderStop(e, now); due {
 			list = append(list, stop)
 		}
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-
 )
 
 // Sync applies an agent's report and answers what the agent has to do.

@@ -127,19 +127,10 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 		}
 		return treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
 	}
-	of := s.known[key]
-	if of == nil {
-		of = &share{}
-		s.known[key] = of
-	}
-	of.used = true
-	if !s.unsupported && s.budget > 0 && s.pending == nil {
-		if m.walkPages(key, kin) {
-			certain := min(of.bytes, kin.sum)
-			return s.without(of, treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)})
-		}
-	} else {
-		s.exhausted = true
+	of, looked := m.look(key, kin)
+	if looked {
+		certain := min(of.bytes, kin.sum)
+		return s.without(of, treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)})
 	}
 	var use treeUse
 	known := of.fingerprint == kin.fingerprint
@@ -168,6 +159,21 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	return use
 }
 
+// look returns what is known of a family, and whether its page tables were walked for that now.
+func (m *Meter) look(key shareKey, kin *family) (of *share, looked bool) {
+	s := &m.tracker.shares
+	if of = s.known[key]; of == nil {
+		of = &share{}
+		s.known[key] = of
+	}
+	of.used = true
+	if s.unsupported || s.budget <= 0 || s.pending != nil {
+		s.exhausted = true
+		return of, false
+	}
+	return of, m.walkPages(key, kin)
+}
+
 // without leaves out of what a family holds what a walk found to be given back, as far as the
 // machine still has so much of that.
 func (s *shares) without(of *share, use treeUse) treeUse {
@@ -184,23 +190,11 @@ func (m *Meter) touchedAgain(e *engine, usage *Usage) {
 	if e.lazy <= worthSharing {
 		return
 	}
-	s := &m.tracker.shares
 	key, kin := shareKey{e, image{}}, &family{processes: e.inside}
 	for _, pid := range e.inside {
 		kin.fingerprint += uint64(pid) * 0x9e3779b97f4a7c15 //nolint:gosec // any bits will do
 	}
-	of := s.known[key]
-	if of == nil {
-		of = &share{}
-		s.known[key] = of
-	}
-	of.used = true
-	looked := false
-	if !s.unsupported && s.budget > 0 && s.pending == nil {
-		looked = m.walkPages(key, kin)
-	} else {
-		s.exhausted = true
-	}
+	of, looked := m.look(key, kin)
 	if !looked && (of.fingerprint != kin.fingerprint || of.fingerprint == 0) {
 		return // the lists are all that is known
 	}

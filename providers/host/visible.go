@@ -67,14 +67,12 @@ func hidepid(s *scratch, point, proc string) string {
 		return ""
 	}
 	mode, group := "", 0
-	for line := range bytes.Lines(data) {
-		before, after, _ := strings.Cut(string(line), " - ")
-		fields, super := strings.Fields(before), strings.Fields(after)
-		if len(fields) < 5 || len(super) < 3 || super[0] != "proc" || fields[4] != point {
+	for mount, err := range cgroupfs.MountInfos(data) {
+		if err != nil || mount.Type != "proc" || mount.Point != point {
 			continue
 		}
 		mode, group = "", 0 // the last mount covers those before
-		for option := range strings.SplitSeq(super[2], ",") {
+		for option := range strings.SplitSeq(mount.SuperOptions, ",") {
 			if value, is := strings.CutPrefix(option, "hidepid="); is {
 				mode = value
 			}
