@@ -29,10 +29,11 @@ func (h *host) proofOf(token TokenHash) proof {
 	return provenOther
 }
 
-// isSameRun reports whether a registration comes from the agent that has registered the host. A
-// call of it that was late may have changed the token.
-func (h *host) isSameRun(c *RegisterCommand) bool {
-	return c.Incarnation == h.Incarnation && h.isSameBoot(c) && validText(c.PIDNamespace) == h.PIDNamespace
+// isKnownRun reports whether a registration comes from the agent that has registered the host, or
+// from one that ran in the same place before. A late call of the first may have changed the token.
+// The other was replaced: it hears so, and ends.
+func (h *host) isKnownRun(c *RegisterCommand) bool {
+	return c.Incarnation <= h.Incarnation && h.isSameBoot(c) && validText(c.PIDNamespace) == h.PIDNamespace
 }
 
 // isQuiet reports whether the host's known agent has missed a report. An agent that varies its

@@ -42,7 +42,7 @@ const (
 func (l *Ledger) checkAgent(h *host, c *RegisterCommand) error {
 	silent := h.lastSync.Add(time.Duration(l.cfg.SuspectAfter)*l.Interval()) <= l.now
 	proof := h.proofOf(c.Token)
-	if proof == provenOther && h.heard && !silent && !h.Left && h.state != LostHost && !h.isSameRun(c) {
+	if proof == provenOther && h.heard && !silent && !h.Left && h.state != LostHost && !h.isKnownRun(c) {
 		h.stranger = stranger{l.now, "on a copy of the state directory, whose identity token was replaced since, and the other one reports"}
 		return &StrangerError{h.ID, h.stranger.what, wantNoCopy}
 	}

@@ -104,7 +104,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 		name   string
 		signal syscall.Signal
 	}{{"killed", syscall.SIGKILL}, {"upgraded", syscall.SIGTERM}} {
-		for _, point := range []string{"before the engine starts", "before it is confirmed"} {
+		for _, point := range []string{"before its keeper starts", "before it is confirmed"} {
 			t.Run(end.name+" "+point, func(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t, settings{})
@@ -121,7 +121,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				if point == "before it is confirmed" {
 					p.coordinator.Signal(syscall.SIGSTOP)
 					p.letKeeperGoOn()
-					e.awaitStart()
+					e.awaitHeld()
 				}
 				p.agent.Signal(end.signal)
 				<-p.agent.Ended()
@@ -186,6 +186,20 @@ func (p *place) launch(ctx context.Context, e *engine) error {
 		Id: e.id, Command: []string{os.Args[0]}, Environment: map[string]string{engineVariable: e.path},
 	})
 	return err
+}
+
+// awaitHeld waits until its process is there, which its keeper holds until it is confirmed.
+func (e *engine) awaitHeld() {
+	e.p.t.Helper()
+	eventually(e.p.t, "engine "+e.name+" is held", func() error {
+		if len(e.processes()) == 0 {
+			return errors.New("it has no process")
+		}
+		return nil
+	})
+	if e.saidPid() != 0 {
+		e.p.t.Errorf("engine %s begins before it is confirmed", e.name)
+	}
 }
 
 func (p *place) letKeeperGoOn() { p.write("open", "") }

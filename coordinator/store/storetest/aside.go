@@ -118,13 +118,13 @@ func asideRefusal(t *testing.T, open Opener, spoil func(t *testing.T, s store.St
 	}
 }
 
-// rule is a selector that a database holds in another way.
+// rule is the key of a row whose selector, user=a\b, people write in another way.
 const rule = `user=a\\b`
 
 // commitOne commits a row of each kind.
 func commitOne(t *testing.T, s store.Store, epoch uint64) {
 	t.Helper()
-	selector, err := label.ParseSelector(rule)
+	selector, err := label.ParseSelector(`user=a\b`)
 	if err != nil {
 		t.Fatal(err)
 	}
