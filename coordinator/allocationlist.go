@@ -64,6 +64,8 @@ func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller,
 type allocationQuery struct {
 	labels   label.Set
 	states   []ledger.State
+	phases   []ledger.Phase
+	name     string
 	hostID   string
 	idPrefix string
 	live     bool // whether live ones are wanted at all
@@ -78,7 +80,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		return nil, err
 	}
 	q := &allocationQuery{
-		labels: filter, hostID: req.GetHostId(), idPrefix: strings.ToLower(req.GetIdPrefix()), ended: req.GetEnded(),
+		labels: filter, name: req.GetName(), hostID: req.GetHostId(), idPrefix: strings.ToLower(req.GetIdPrefix()), ended: req.GetEnded(),
 		live: len(req.GetStates()) == 0,
 	}
 	for _, m := range req.GetStates() {
@@ -89,6 +91,12 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		q.states = append(q.states, state)
 		q.live = q.live || state.Live()
 		q.ended = q.ended || !state.Live() // a query for an end wants the history
+	}
+	for _, m := range req.GetPhases() {
+		if m == bursarv1.Phase_PHASE_UNSPECIFIED {
+			return nil, wire.FieldError("phases", m.String(), "phases that an engine can be in")
+		}
+		q.phases = append(q.phases, wire.PhaseFrom(m))
 	}
 	return q, q.setTimes(req)
 }
@@ -115,6 +123,12 @@ func (q *allocationQuery) fingerprint() uint64 {
 	for _, state := range q.states {
 		f.Number(int64(state))
 	}
+	if len(q.phases) > 0 || q.name != "" {
+		for _, phase := range q.phases {
+			f.Number(int64(phase))
+		}
+		f.Text(q.name)
+	}
 	f.Text(q.hostID)
 	f.Text(q.idPrefix)
 	if q.ended {
@@ -134,12 +148,15 @@ func (q *allocationQuery) matches(a *ledger.Allocation) bool {
 	if len(q.states) > 0 && !slices.Contains(q.states, a.State) {
 		return false
 	}
+	if len(q.phases) > 0 && !slices.Contains(q.phases, a.Phase()) || q.name != "" && a.Name() != q.name {
+		return false
+	}
 	return a.Labels.MatchesFilter(q.labels) && (q.idPrefix == "" || strings.HasPrefix(a.ID.String(), q.idPrefix))
 }
 
 // history is the same query of the store.
 func (q *allocationQuery) history(size int, token string) (h store.HistoryQuery) {
-	h = store.HistoryQuery{Labels: q.labels, HostID: q.hostID, IDPrefix: q.idPrefix, PageSize: size, PageToken: token}
+	h = store.HistoryQuery{Labels: q.labels, Phases: q.phases, Name: q.name, HostID: q.hostID, IDPrefix: q.idPrefix, PageSize: size, PageToken: token}
 	for _, state := range q.states {
 		if !state.Live() {
 			h.States = append(h.States, state)

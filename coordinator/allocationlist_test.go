@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -27,6 +28,7 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 		if i%5 == 0 {
 			req.Labels["user"] = "bob"
 		}
+		req.Name = fmt.Sprint("job ", i)
 		a := f.allocate(req)
 		if i%3 == 0 {
 			f.release(a.GetId())
@@ -77,6 +79,19 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 	check("with any user", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"user": "*"} }), all)
 	check("with a label that none has", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"x": "*"} }), nil)
 	check("active", list(func(r *bursarv1.AllocationServiceListRequest) { r.States = []bursarv1.AllocationState{active} }), nil)
+	named := []string{all[2], all[5]}
+	for i, id := range named {
+		confirm := &bursarv1.ConfirmRequest{Id: id, Lease: durationpb.New(time.Hour), Phase: []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING, bursarv1.Phase_PHASE_READY}[i]}
+		if _, err := f.allocations.Confirm(t.Context(), confirm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("starting", list(func(r *bursarv1.AllocationServiceListRequest) { r.Phases = []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING} }), named[:1])
+	check("starting or ready", list(func(r *bursarv1.AllocationServiceListRequest) {
+		r.Phases = []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING, bursarv1.Phase_PHASE_READY}
+	}), named)
+	check("named r5", list(func(r *bursarv1.AllocationServiceListRequest) { r.Name = "r5"; r.Ended = true }), nil)
+	check("named", list(func(r *bursarv1.AllocationServiceListRequest) { r.Name = "job 4"; r.Ended = true }), all[2:3])
 	check("by prefix", list(func(r *bursarv1.AllocationServiceListRequest) { r.IdPrefix = all[3][:12] }), all[3:4])
 	check("with the history", list(func(r *bursarv1.AllocationServiceListRequest) { r.Ended = true }), slices.Concat(all, ended))
 	check("the history alone", list(func(r *bursarv1.AllocationServiceListRequest) {

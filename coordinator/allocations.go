@@ -102,7 +102,7 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 		return c, err
 	}
 	c.RequestID = req.GetRequestId()
-	c.Wait, c.Async = wire.DurationFrom(req.GetWait()), req.GetAsync()
+	c.Wait, c.Async, c.Name = wire.DurationFrom(req.GetWait()), req.GetAsync(), req.GetName()
 	c.ReservationTTL, c.Priority = wire.DurationFrom(req.GetReservationTtl()), req.GetPriority()
 	if c.RequestID != "" {
 		c.RequestHash = wire.RequestHash(given, &c)
@@ -121,6 +121,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	}
 	c := ledger.ConfirmCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: wire.DurationFrom(req.GetLease()),
+		Phase: wire.PhaseFrom(req.GetPhase()), PhaseReason: wire.CleanText(req.GetPhaseReason()),
 	}
 	if p := req.GetProcess(); p != nil {
 		c.Process = wire.ProcessFrom(p)

@@ -126,7 +126,7 @@ func (e *sharedEvent) OutputOf() (user string, ok bool) {
 	if a == nil {
 		return "", false
 	}
-	if _, output := convert.ErrorOutput(a.Reason, a.ErrorOutput, a.Exit != nil); output == "" {
+	if _, output := convert.ErrorOutput(a.Reason, a.ErrorOutput, a.Exit != nil); output == "" && !a.Launch().HasOutput() {
 		return "", false
 	}
 	return a.RightsOf(), true

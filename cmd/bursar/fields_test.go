@@ -53,19 +53,19 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		requests []proto.Message
 		without  string // the beginnings of the fields that have no flag
 	}{
-		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed. limit"},
-		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed. request.limit"},
+		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed. limit name"},
+		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed. request.limit request.name"},
 		"run": {
 			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}},
-			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
+			"async host. confirms_process streamed. name id command[ logs.max_bytes logs.keep address application_ids[",
 		},
-		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.launched process.reaper_pid process.reaper_start_time process.limit reaps leader_end."},
+		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.launched process.reaper_pid process.reaper_start_time process.limit reaps leader_end. phase phase_reason"},
 		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output process_ended incidents[ measured_peak. measured_peak_source cpu_time"},
 		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
 		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},
 		"stop":          {[]proto.Message{&bursarv1.StopRequest{}}, "id release"},
-		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
+		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale name phases["},
 		"hosts":         {[]proto.Message{&bursarv1.HostServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
 		"watch":         {[]proto.Message{&bursarv1.AllocationServiceWatchRequest{}, &bursarv1.ClusterServiceWatchRequest{}}, "id"},
 		"quotas":        {[]proto.Message{&bursarv1.QuotaServiceListRequest{}}, "page_size page_token allow_stale"},

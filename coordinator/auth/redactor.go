@@ -3,6 +3,7 @@ package auth
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -61,7 +62,7 @@ func (r *redactor) addFields(message protoreflect.MessageDescriptor) {
 			continue
 		}
 		r.addFields(inner)
-		if hasSensitive(inner, make(map[protoreflect.FullName]bool)) {
+		if !isDecided(message) && hasSensitive(inner, make(map[protoreflect.FullName]bool)) {
 			r.fields[message.FullName()] = append(r.fields[message.FullName()], field)
 		}
 	}
@@ -81,8 +82,8 @@ func isSensitive(field protoreflect.FieldDescriptor) bool {
 	return ok && options.GetDebugRedact()
 }
 
-// isDecided reports whether redactMessage decides about each sensitive field of a message by its
-// content. Of all other messages nobody gets the sensitive fields.
+// isDecided reports whether redactMessage decides about each sensitive field of a message, and of
+// the messages in it, by its content. Of all other messages nobody gets the sensitive fields.
 func isDecided(message protoreflect.MessageDescriptor) bool {
 	return message.FullName() == (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName()
 }
@@ -164,7 +165,16 @@ func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Mess
 
 func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 	a.Reason, a.ErrorOutput = convert.ErrorOutput(a.GetReason(), a.GetErrorOutput(), a.GetExitStatus() != nil)
-	if a.GetErrorOutput() != "" && !access.MaySeeOutput(actor, convert.RightsOf(a)) {
-		a.ErrorOutput = ""
+	if !hasOutput(a) || access.MaySeeOutput(actor, convert.RightsOf(a)) {
+		return
 	}
+	a.ErrorOutput = ""
+	for _, t := range a.GetLaunch().GetTries() {
+		t.ErrorOutput = ""
+	}
+}
+
+// hasOutput reports whether an allocation has words of an engine.
+func hasOutput(a *bursarv1.Allocation) bool {
+	return a.GetErrorOutput() != "" || slices.ContainsFunc(a.GetLaunch().GetTries(), func(t *bursarv1.LaunchTry) bool { return t.GetErrorOutput() != "" })
 }

@@ -44,6 +44,21 @@ func allocationSize(a *ledger.Allocation) int {
 	if a.Notes != nil {
 		n += int(unsafe.Sizeof(*a.Notes)) + len(a.Notes.Incidents)*int(unsafe.Sizeof(ledger.Incident{}))
 	}
+	return n + startSize(a.Start)
+}
+
+func startSize(s *ledger.Start) int {
+	if s == nil {
+		return 0
+	}
+	n := int(unsafe.Sizeof(*s)) + len(s.Name) + len(s.PhaseReason)
+	if launch := s.Launch; launch != nil {
+		n += int(unsafe.Sizeof(*launch)) + len(launch.Account) + len(launch.Program) + len(launch.LogDirectory)
+		for i := range launch.Tries {
+			t := &launch.Tries[i]
+			n += int(unsafe.Sizeof(*t)) + len(t.HostID) + len(t.Reason) + len(t.ErrorOutput)
+		}
+	}
 	return n
 }
 

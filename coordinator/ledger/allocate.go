@@ -33,7 +33,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		blocked = l.waitsItsTurn(e)
 	}
 	if blocked == nil {
-		l.index(e)
+		l.indexNew(e, &c)
 		l.becomeReserved(e, h)
 		return AllocateResult{Allocation: e.Allocation}, nil
 	}
@@ -46,7 +46,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		l.discard(e)
 		return AllocateResult{}, refusal
 	}
-	l.index(e)
+	l.indexNew(e, &c)
 	e.waitState = &waitState{waitsSince: l.now}
 	if !c.Async {
 		e.callers = 1
@@ -167,7 +167,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	a := Allocation{
 		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
 		Labels: c.Labels, Subordinate: isSubordinate(c.Subordinate, c.Actor.Name), Requested: asked(c), Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
-		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
+		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async, Start: newStart(c),
 	}
 	if a.ReservationTTL <= 0 {
 		a.ReservationTTL = l.cfg.ReservationTTL
@@ -224,6 +224,15 @@ func (l *Ledger) newEntry() *entry {
 func (l *Ledger) discard(e *entry) {
 	l.unlink(e)
 	l.recycle(e)
+}
+
+// indexNew puts the entry of a new request into the tables, and the row of its launch next to it.
+func (l *Ledger) indexNew(e *entry, c *AllocateCommand) {
+	l.index(e)
+	if c.Launch != nil {
+		e.changeLaunch(func(launch *Launch) { launch.Row = e.ID })
+		l.changes.Launches = append(l.changes.Launches, LaunchRow{e.ID, c.Launch.Spec})
+	}
 }
 
 // index puts a new entry into the tables.

@@ -116,6 +116,8 @@ type Allocation struct {
 	OverUse []OverUse
 	// Notes are what its host's agent says of the engine beside its use; nil: nothing.
 	Notes *Notes
+	// Start is what is known of the engine's start; nil: nothing.
+	Start *Start
 
 	// Claimed has the words of its host's agent about an engine that no seal vouches for, until an
 	// operator accepts them. Until then it counts for the user that stands for its host. Nil: the

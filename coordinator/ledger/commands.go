@@ -73,6 +73,8 @@ type AllocateCommand struct {
 	Priority       int32
 	Async          bool
 	Subordinate    bool // as in Allocation
+	Name           string
+	Launch         *LaunchRequest // nil: the caller starts the engine
 	// Past is what the store has under the request id: the latest allocation, if that has ended;
 	// ID 0: none. It must have been read since the ledger was restored. It is only looked at while
 	// the ledger is Recalling. Nil: the store was not asked.
@@ -100,6 +102,9 @@ type ConfirmCommand struct {
 	Address        string
 	ApplicationIDs []string
 	Lease          time.Duration // zero: none, or DefaultLease
+	// Phase and PhaseReason are how far the engine is; PhaseUnknown: as before.
+	Phase       Phase
+	PhaseReason string
 }
 
 // DefaultLease is the lease of an engine whose confirmation names no process, no lease, and no
@@ -353,6 +358,9 @@ type Changes struct {
 	// Providers and ProvidersRemoved are those of every source except files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
+	// Launches and LaunchesRemoved are the rows of launches. Nobody but the leader reads them.
+	Launches        []LaunchRow
+	LaunchesRemoved []ID
 	// Stamps, by revision, are of Transitions and Hosts; QuotaStamps, by selector, of Quotas and
 	// QuotasRemoved; HostStamps, by id, of HostsRemoved. They are for watchers, and not stored.
 	Stamps                  []RevisionStamp

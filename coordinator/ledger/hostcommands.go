@@ -81,6 +81,10 @@ type EngineReport struct {
 	Incidents     []Incident    // all so far
 	Rule          OverUseRule   // what is done about over-use
 	Grant         *Allocation   // the agent's record, in a full report
+	// Phase is how far the engine is, and PhaseReason why it failed; PhaseUnknown: the agent does
+	// not watch it.
+	Phase       Phase
+	PhaseReason string
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
 	// word alone.
 	Unvouched bool

@@ -24,23 +24,15 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if err := e.may(c.Actor, "confirm"); err != nil {
 		return Allocation{}, err
 	}
-	if c.HostID != "" && e.State.Holds() && c.HostID != e.HostID {
-		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
-	}
-	if e.State == Active && sameProcess(e.Process, c.Process) {
-		l.verify(e, c.Process)
-		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
-	}
-	if e.State == Active && e.Process.PID != 0 {
-		return Allocation{}, &StateError{
-			"allocation", e.ID.String(), fmt.Sprintf("active, with process %d", e.Process.PID), "that process, or a reservation for another one",
-		}
-	}
-	if e.State != Reserved {
-		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
-	}
-	if err := e.mayHave(c.Process); err != nil {
+	if err := e.mayConfirm(&c); err != nil {
 		return Allocation{}, err
+	}
+	if e.State == Active {
+		l.verify(e, c.Process)
+		if l.notePhase(e, c.Phase, validText(c.PhaseReason)) {
+			l.recordEntry(e)
+		}
+		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
 	}
 	if c.Entitled != nil {
 		if err := checkEntitled(e.Entitled.Vector, c.Entitled.Vector); err != nil {
@@ -68,6 +60,26 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	l.becomeActive(e, entitled, &c)
 	l.grantWaiting()
 	return l.current(c.ID), nil
+}
+
+// mayConfirm refuses a confirmation that does not fit what the ledger knows of the engine.
+func (e *entry) mayConfirm(c *ConfirmCommand) error {
+	launch := e.Launch()
+	switch {
+	case c.HostID != "" && e.State.Holds() && c.HostID != e.HostID:
+		return &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
+	case launch != nil && launch.Watched && c.Phase != PhaseUnknown:
+		return &FieldError{"phase", phaseNames[c.Phase], "none for an engine that was started with a readiness: its host's agent watches it"}
+	case e.State == Active && sameProcess(e.Process, c.Process):
+		return nil
+	case e.State == Active && e.Process.PID != 0:
+		return &StateError{
+			"allocation", e.ID.String(), fmt.Sprintf("active, with process %d", e.Process.PID), "that process, or a reservation for another one",
+		}
+	case e.State != Reserved:
+		return &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
+	}
+	return e.mayHave(c.Process)
 }
 
 // mostApplications is how many one allocation may have, as in the wire contract.

@@ -68,7 +68,7 @@ func (a *Allocation) LiveBytes() int64 {
 		asked += len(w.Host) + labelBytes(w.Required) + labelBytes(w.Preferred) + textsBytes(w.Avoid)
 	}
 	rest := rowBytes + max(0, resourceBytes(&a.Entitled)-resource) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) +
-		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs) + len(a.ErrorOutput)
+		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs) + len(a.ErrorOutput) + a.Start.bytes()
 	if c := a.Claimed; c != nil {
 		rest += claimBytes + len(c.Caller) + len(c.ActingUser()) + len(c.RequestID) + labelBytes(c.Labels) + resourceBytes(&c.Requested) + resourceBytes(&c.Entitled)
 	}

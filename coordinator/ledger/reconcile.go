@@ -30,7 +30,7 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		case running[e.ID]:
 		case e.tracked() && e.Revision <= seen:
 			result.Over = append(result.Over, e.ID)
-			l.becomeReleased(e, e.endReason(notReported))
+			l.endTried(e, e.endReason(notReported))
 		case e.State == Reserved && e.Stopping:
 			l.becomeCanceled(e, e.StopReason)
 		}
@@ -160,6 +160,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	e.noteStopError(validText(r.StopError))
 	e.noteLeaderEnd(r.LeaderEnd)
 	e.MemoryLimit = r.MemoryLimit
+	l.reportedPhase(e, r)
 	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
@@ -231,6 +232,10 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.Notes = nil
 	a.note(func(n *Notes) { *n = Notes{StopError: validText(r.StopError), Incidents: incidents, Rule: r.Rule} })
 	a.Wishes = nil // it has its host
+	a.Start = a.Start.adopted()
+	if r.Unvouched {
+		a.Start = nil
+	}
 	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
 	a.Subordinate = isSubordinate(a.Subordinate, a.Caller)
 	a.Process, a.ApplicationIDs = a.Process.clean(), validTexts(a.ApplicationIDs)

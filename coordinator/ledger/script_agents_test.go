@@ -258,6 +258,7 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 	}
 	r.Unreclaimable, _ = line.bytes("unreclaimable")
 	r.OverUse = overUseOf(line)
+	r.Phase, r.PhaseReason = line.phase(), line.text("why")
 	if !full {
 		return r
 	}

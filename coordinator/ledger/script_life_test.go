@@ -30,6 +30,10 @@ func (s *script) ask(a *arguments) ledger.AllocateCommand {
 	c.ReservationTTL = a.durationOf("ttl")
 	c.Priority = int32(a.integer("priority", 0))
 	c.Async = a.flag("async")
+	c.Name, _ = a.option("name")
+	if program, set := a.option("launch"); set { // its row has the same text
+		c.Launch = &ledger.LaunchRequest{Account: "alice", Program: program, Watched: a.flag("watched"), Retries: int32(a.integer("retries", 0)), Spec: []byte(program)}
+	}
 	c.Wishes = a.wishes()
 	c.Resource = resource.NewResource(a.vector(), a.parts("external")...)
 	c.Labels = a.labels()
@@ -57,6 +61,7 @@ func (s *script) confirm(a *arguments) string {
 		Process: ledger.Process{PID: int32(a.integer("pid", 0)), StartTime: uint64(a.integer("started", 0)), Launched: a.flag("launched")},
 	}
 	c.HostID, _ = a.option("host")
+	c.Phase, c.PhaseReason = a.phase(), a.text("why")
 	c.ApplicationIDs, _ = a.values("applications")
 	if entitled := resource.NewResource(a.vector(), a.parts("external")...); !entitled.Vector.IsUnset() || len(entitled.External) > 0 {
 		c.Entitled = &entitled
@@ -71,6 +76,43 @@ func (s *script) confirm(a *arguments) string {
 	}
 	if s.ledger.Revision() == before {
 		return s.name(c.ID) + " is active already\n"
+	}
+	return ""
+}
+
+// began is the report of the host's agent that the engine of a launch has begun.
+func (s *script) began(a *arguments) string {
+	id := s.id(a)
+	hostID, set := a.option("host")
+	if !set {
+		hostID = s.last[id].HostID
+	}
+	before := s.ledger.Revision()
+	_, err := s.ledger.BeginLaunch(s.now, ledger.LaunchBegun{HostID: hostID, ID: id, LogDirectory: "/log/" + s.name(id)})
+	if err == nil && s.ledger.Revision() == before {
+		return "nothing new\n"
+	}
+	return problem(err)
+}
+
+// failed is a report that a try has begun nothing.
+func (s *script) failed(a *arguments) string {
+	id := s.id(a)
+	last := s.last[id]
+	c := ledger.LaunchFailed{HostID: last.HostID, ID: id, GrantRevision: last.GrantRevision, Reason: a.text("reason")}
+	if hostID, set := a.option("host"); set {
+		c.HostID = hostID
+	}
+	if a.flag("stale") {
+		c.GrantRevision--
+	}
+	if result, err := s.ledger.FailLaunch(s.now, c); err != nil {
+		return problem(err)
+	} else if result.Revision == last.Revision {
+		return "nothing new\n"
+	}
+	if agent := s.agents[c.HostID]; agent != nil {
+		delete(agent.engines, id)
 	}
 	return ""
 }

@@ -42,6 +42,18 @@ func (s *script) transition(a *ledger.Allocation) string {
 	if a.Stopping && !before.Stopping {
 		fmt.Fprintf(&b, ", to be stopped: %s", a.StopReason)
 	}
+	if a.Phase() != before.Phase() {
+		fmt.Fprintf(&b, ", %s", phases[a.Phase()])
+		if why := a.Start.PhaseReason; why != "" {
+			fmt.Fprintf(&b, " (%s)", why)
+		}
+	}
+	if launch, was := a.Launch(), before.Launch(); launch != nil && (was == nil || len(launch.Tries) > len(was.Tries)) {
+		for i := range launch.Tries {
+			t := &launch.Tries[i]
+			fmt.Fprintf(&b, ", try on %s (executed: %v)", t.HostID, t.Executed)
+		}
+	}
 	switch now := overUses(a); {
 	case now == overUses(&before):
 	case now == "":
@@ -62,6 +74,14 @@ func (s *script) transition(a *ledger.Allocation) string {
 		fmt.Fprintf(&b, ": %s", a.Reason)
 	}
 	return b.String()
+}
+
+var phases = []string{"in no phase", "starting", "ready", "failed"}
+
+// phase takes the phase that somebody says.
+func (a *arguments) phase() ledger.Phase {
+	text, _ := a.option("phase")
+	return ledger.Phase(max(0, slices.Index(phases, text)))
 }
 
 // overUses describes what an engine uses beyond its entitlement.

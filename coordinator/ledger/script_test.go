@@ -83,6 +83,8 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"unquota":     s.unquota,
 		"allocate":    s.allocate,
 		"confirm":     s.confirm,
+		"began":       s.began,
+		"failed":      s.failed,
 		"release":     s.release,
 		"cancel":      s.cancel,
 		"amend":       s.amend,
@@ -158,6 +160,12 @@ func (s *script) trace(prefix string) string {
 	}
 	for _, name := range c.ProvidersRemoved {
 		fmt.Fprintf(&text, "%sprovider %s is removed\n", prefix, name)
+	}
+	for _, row := range c.Launches {
+		fmt.Fprintf(&text, "%slaunch %s is stored: %s\n", prefix, s.name(row.ID), row.Spec)
+	}
+	for _, id := range c.LaunchesRemoved {
+		fmt.Fprintf(&text, "%slaunch %s is removed\n", prefix, s.name(id))
 	}
 	for _, id := range c.HostsRemoved {
 		fmt.Fprintf(&text, "%s%s is removed\n", prefix, id)

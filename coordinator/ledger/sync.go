@@ -162,7 +162,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		e.noteCPUTime(end.CPUTime)
 		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
-		l.becomeReleased(e, e.endReason(end.Reason))
+		l.endTried(e, e.endReason(end.Reason))
 	}
 }
 
@@ -190,6 +190,7 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
 			changed = e.noteLeaderEnd(r.LeaderEnd) || changed
+			changed = l.reportedPhase(e, r) || changed
 		}
 		if changed {
 			l.recordEntry(e)

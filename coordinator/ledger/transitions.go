@@ -19,8 +19,9 @@ import (
 //	          one. It expires only if it has a lease.
 //	          stopping: its agent has an order to end the engine.
 //	          releasing: its caller gave it back while its process lived. It ends with its process.
+//	          Its phase is starting if its agent watches when it is ready.
 //	ended     It is in no table, counts nowhere, and has no timer. Its request id is remembered, or
-//	          free again if Forget is set.
+//	          free again if Forget is set. The row of its launch is deleted, or its successor's.
 //
 // A transition that frees quantities marks the queues that may get them. The command grants the
 // requests that wait there when it has made all of its transitions (grantWaiting).
@@ -110,6 +111,11 @@ func (l *Ledger) becomeActive(e *entry, entitled resource.Resource, c *ConfirmCo
 	if e.tracked() {
 		e.host.track(e)
 	}
+	if launch := e.Launch(); launch != nil && launch.Watched {
+		l.notePhase(e, Starting, "")
+	} else {
+		l.notePhase(e, c.Phase, validText(c.PhaseReason))
+	}
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 	l.takeProcess(e)
@@ -183,6 +189,7 @@ func (l *Ledger) becomeEnded(e *entry, s State, reason string) {
 	// not needed any more, and it may be the largest part of a row that is kept for 30 days
 	e.Wishes = nil
 	e.Forget = e.Forget || e.Adopted()
+	l.dropLaunchRow(e)
 	l.setState(e, s, reason)
 	l.recordEntry(e)
 	l.countOverUse(e, -1)

@@ -106,6 +106,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	if more.GetStopError() != "" || len(incidents) > 0 {
 		a.Notes = &ledger.Notes{StopError: more.GetStopError(), Incidents: incidents}
 	}
+	a.Start = r.start(more)
 	if w := record.GetWishes(); w != nil {
 		a.Wishes = &ledger.Wishes{
 			Host: w.GetId(), Required: r.labels("wishes.required_labels", w.GetRequiredLabels()),
@@ -113,6 +114,31 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		}
 	}
 	return a, r.err
+}
+
+// start reads the additions of an engine's start; nil: there are none.
+func (r *reader) start(more *storev1.Additions) *ledger.Start {
+	if more.GetName() == "" && more.GetPhase() == 0 && more.GetLaunch() == nil {
+		return nil
+	}
+	s := &ledger.Start{
+		Name: more.GetName(), Phase: ledger.Phase(more.GetPhase()), PhaseSince: r.instant("phase_time", more.GetPhaseTime()), PhaseReason: more.GetPhaseReason(), //nolint:gosec // four phases
+	}
+	if !s.Phase.Known() { // of a later version
+		s.Phase = ledger.PhaseUnknown
+	}
+	if launch := more.GetLaunch(); launch != nil {
+		s.Launch = &ledger.Launch{
+			Account: launch.GetAccount(), Program: launch.GetProgram(), LogDirectory: launch.GetLogDirectory(), Retries: launch.GetRetries(),
+			Row: ledger.ID(more.GetLaunchRow()), Watched: more.GetWatched(),
+		}
+		for _, t := range launch.GetTries() {
+			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{
+				HostID: t.GetHostId(), At: r.instant("launch.tries.time", t.GetTime()), Reason: t.GetReason(), Executed: t.GetExecuted(), ErrorOutput: t.GetErrorOutput(),
+			})
+		}
+	}
+	return s
 }
 
 func exitStatus(m *bursarv1.ExitStatus) *ledger.ExitStatus {

@@ -133,6 +133,9 @@ func set(v reflect.Value) {
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))
 		return
+	case ledger.Phase:
+		v.Set(reflect.ValueOf(ledger.Failed))
+		return
 	case ledger.LeaderEndPolicy:
 		v.Set(reflect.ValueOf(ledger.StopAtLeaderEnd))
 		return
@@ -169,6 +172,17 @@ func TestStatesAreThoseOfTheContract(t *testing.T) {
 	}
 	if n := len(bursarv1.AllocationState_name); ledger.State(n).String() != "unknown" {
 		t.Errorf("the ledger knows a state %d, the contract does not", n)
+	}
+}
+
+func TestPhasesAreThoseOfTheContract(t *testing.T) {
+	for number := range bursarv1.Phase_name {
+		if !ledger.Phase(number).Known() {
+			t.Errorf("the ledger does not know phase %d", number)
+		}
+	}
+	if n := len(bursarv1.Phase_name); ledger.Phase(n).Known() {
+		t.Errorf("the ledger knows a phase %d, the contract does not", n)
 	}
 }
 

@@ -27,7 +27,8 @@ func (q *HistoryQuery) MatchesRow(id ledger.ID, state ledger.State, hostID strin
 
 // Matches reports whether an allocation that has ended matches in full.
 func (q *HistoryQuery) Matches(a *ledger.Allocation) bool {
-	return q.MatchesRow(a.ID, a.State, a.HostID) && a.Labels.MatchesFilter(q.Labels)
+	return q.MatchesRow(a.ID, a.State, a.HostID) && a.Labels.MatchesFilter(q.Labels) &&
+		(len(q.Phases) == 0 || slices.Contains(q.Phases, a.Phase())) && (q.Name == "" || q.Name == a.Name())
 }
 
 // Position is a place in the history, which is ordered by end, then by id.

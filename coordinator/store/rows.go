@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -22,9 +23,12 @@ type Rows struct {
 	Hosts, Quotas []KeyedRow
 	Providers     []KeyedRow
 	Refusals      []KeyedRow
+	Launches      []LaunchRow
 	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are the keys that are removed and not
 	// put again.
 	HostsGone, QuotasGone, ProvidersGone, RefusalsGone []string
+	// LaunchesGone are those that are removed. One that is put in the same batch is removed, too.
+	LaunchesGone []int64
 
 	payloads []byte
 	last     map[ledger.ID]int // the index of each id's last transition
@@ -47,6 +51,12 @@ type KeyedRow struct {
 	Payload []byte
 }
 
+// LaunchRow is the row of a launch.
+type LaunchRow struct {
+	ID      int64
+	Payload []byte
+}
+
 // mostKept is the payload memory that is kept for the next batch, in bytes. Few batches are
 // larger.
 const mostKept = 1 << 20
@@ -56,6 +66,7 @@ func (r *Rows) Reset() {
 	clear(r.Allocations)
 	clear(r.last)
 	r.Allocations, r.Hosts, r.Quotas, r.Providers, r.Refusals = r.Allocations[:0], nil, nil, nil, nil
+	r.Launches, r.LaunchesGone = nil, nil
 	if r.payloads = r.payloads[:0]; cap(r.payloads) > mostKept {
 		r.payloads = nil
 	}
@@ -84,7 +95,20 @@ func (r *Rows) Encode(batch *Batch) error {
 	r.Refusals, err = keyed(batch.Refusals, (*ledger.Refusal).ID, EncodeRefusal)
 	r.HostsGone, r.QuotasGone = gone(batch.HostsRemoved, r.Hosts), gone(batch.QuotasRemoved, r.Quotas)
 	r.ProvidersGone, r.RefusalsGone = gone(names(batch.ProvidersRemoved), r.Providers), gone(batch.RefusalsRemoved, r.Refusals)
+	r.encodeLaunches(batch)
 	return err
+}
+
+// encodeLaunches makes the rows of launches: those that are not removed in the same batch.
+func (r *Rows) encodeLaunches(batch *Batch) {
+	for i := range batch.Launches {
+		if row := &batch.Launches[i]; !slices.Contains(batch.LaunchesRemoved, row.ID) {
+			r.Launches = append(r.Launches, LaunchRow{Signed(uint64(row.ID)), bytes.Clone(row.Spec)})
+		}
+	}
+	for _, id := range batch.LaunchesRemoved {
+		r.LaunchesGone = append(r.LaunchesGone, Signed(uint64(id)))
+	}
 }
 
 func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {

@@ -44,7 +44,7 @@ type Batch struct {
 // Empty reports whether the batch changes no row, and keeps no time and no outage.
 func (b Batch) Empty() bool {
 	return !b.KeepTime && b.Outages == "" && len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
-		len(b.Providers)+len(b.ProvidersRemoved)+len(b.Refusals)+len(b.RefusalsRemoved) == 0
+		len(b.Providers)+len(b.ProvidersRemoved)+len(b.Refusals)+len(b.RefusalsRemoved)+len(b.Launches)+len(b.LaunchesRemoved) == 0
 }
 
 // Take takes some live allocations from Load. See there.
@@ -91,6 +91,10 @@ type Store interface {
 	Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error)
 
 	RequestIDs
+
+	// Launch reads the row of a launch, which Commit has put: what its agent has to execute.
+	// Neither Load nor Follow reads these rows. ErrNotFound: there is none, or not any more.
+	Launch(ctx context.Context, id ledger.ID) ([]byte, error)
 
 	// Meta reads what the store knows of itself.
 	Meta(ctx context.Context) (Meta, error)
@@ -169,6 +173,10 @@ type HistoryQuery struct {
 	Labels label.Set
 	// States are the ends to include; none means all.
 	States []ledger.State
+	// Phases are the phases to include; none means all.
+	Phases []ledger.Phase
+	// Name is the name to include; empty means all.
+	Name   string
 	HostID string
 	// IDPrefix is the beginning of an id's text, lower case.
 	IDPrefix string

@@ -24,10 +24,7 @@ func (w *wire) record(a *ledger.Allocation) {
 	at := w.open(1)
 	w.allocation(a)
 	w.close(at)
-	if a.RequestHash != 0 {
-		w.b = protowire.AppendTag(w.b, 2, protowire.Fixed64Type)
-		w.b = protowire.AppendFixed64(w.b, a.RequestHash)
-	}
+	w.fixed(2, a.RequestHash)
 	if a.Wishes != nil {
 		at := w.open(3)
 		w.text(1, a.Wishes.Host)
@@ -162,6 +159,47 @@ func (w *wire) additions(a *ledger.Allocation) {
 	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
+	if a.Start != nil {
+		w.start(a.Start)
+	}
+}
+
+// start writes the additions of an engine's start.
+func (w *wire) start(s *ledger.Start) {
+	w.text(1070, s.Name)
+	w.number(1071, uint64(s.Phase)) // the numbers are the same, a test holds it
+	w.instant(1072, s.PhaseSince)
+	w.text(1073, s.PhaseReason)
+	launch := s.Launch
+	if launch == nil {
+		return
+	}
+	at := w.open(1074)
+	w.text(1, launch.Account)
+	w.text(2, launch.Program)
+	w.text(3, launch.LogDirectory)
+	w.integer(4, int64(launch.Retries))
+	for i := range launch.Tries {
+		t := &launch.Tries[i]
+		try := w.open(5)
+		w.text(1, t.HostID)
+		w.instant(2, t.At)
+		w.text(3, t.Reason)
+		w.flag(4, t.Executed)
+		w.text(5, t.ErrorOutput)
+		w.close(try)
+	}
+	w.close(at)
+	w.fixed(1075, uint64(launch.Row))
+	w.flag(1076, launch.Watched)
+}
+
+// fixed writes a number of 64 bits, nothing for 0.
+func (w *wire) fixed(field protowire.Number, n uint64) {
+	if n != 0 {
+		w.b = protowire.AppendTag(w.b, field, protowire.Fixed64Type)
+		w.b = protowire.AppendFixed64(w.b, n)
+	}
 }
 
 // incident writes a bursar.v1.Incident.

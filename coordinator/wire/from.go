@@ -89,6 +89,11 @@ func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 			f.Text(id)
 		}
 	}
+	if launch := c.Launch; launch != nil {
+		f.Text(launch.Account)
+		f.Text(string(launch.Spec))
+		f.Number(int64(launch.Retries))
+	}
 	return uint64(f)
 }
 

@@ -47,6 +47,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
 	}
 	a.Subordinate = ledger.IsSubordinate(a.Caller, m.GetActingUser())
+	a.Start = startFrom(m)
 	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
 		a.RequestID = m.GetRequestId()
 	}

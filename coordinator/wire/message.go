@@ -98,6 +98,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.MemoryLimitBytes = a.MemoryLimit.Bytes()
 	m.Claimed = claimMessage(a.Claimed)
 	m.ActingUser = a.ActingUser()
+	startMessage(m, a.Start)
 	return m
 }
 

@@ -30,7 +30,7 @@ func IsPlain(request any) bool {
 		return false
 	}
 	for _, e := range m.GetEngines() {
-		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText ||
+		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText || len(e.GetPhaseReason()) > longestText ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
 			return false
 		}

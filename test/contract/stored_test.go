@@ -104,7 +104,7 @@ func set(t *testing.T, example any, but ...string) {
 // TestRows keeps the bytes of the store's rows. What an earlier version has written is read.
 func TestRows(t *testing.T) {
 	a, h, q, p, r := allocation(), host(), quota(t), provider(), refusal()
-	set(t, a, "Measured", "Peak", "CPUTime", "Notes", "LeaderEnd", "Unreclaimable", "Claimed", "Subordinate")
+	set(t, a, "Measured", "Peak", "CPUTime", "Notes", "Start", "LeaderEnd", "Unreclaimable", "Claimed", "Subordinate")
 	ended := a // with what rows have since then
 	ended.ID, ended.State, ended.Measured, ended.Peak = a.ID+1, ledger.Released, size(1), ledger.NewPeak(size(3), ledger.PeakKernel)
 	ended.CPUTime, ended.Unreclaimable = time.Minute, 2
@@ -112,6 +112,13 @@ func TestRows(t *testing.T) {
 	ended.Notes = &ledger.Notes{StopError: "why it did not end", Incidents: []ledger.Incident{{
 		Kind: ledger.IncidentMemoryKill, Dimension: resource.Memory, Count: 2, First: a.Confirmed, Last: a.Confirmed, MostUsed: 3, Bound: 4, Ongoing: true,
 	}}}
+	ended.Start = &ledger.Start{
+		Name: "nightly", Phase: ledger.Failed, PhaseSince: at(5), PhaseReason: "nothing listens on port 8080",
+		Launch: &ledger.Launch{
+			Account: "etl", Program: "spark-submit", LogDirectory: "/var/log/bursar/engines/1", Watched: true, Retries: 2, Row: a.ID,
+			Tries: []ledger.Try{{HostID: "vm-2", At: at(4), Reason: "exit code 1", Executed: true, ErrorOutput: "no license"}},
+		},
+	}
 	set(t, ended, "Claimed", "Subordinate")
 	set(t, h, "Left", "CordonedUntil", "Expected")
 	set(t, q)

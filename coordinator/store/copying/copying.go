@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -112,11 +113,34 @@ func (c *run) live(ctx context.Context, s *ledger.Snapshot) error {
 	}
 	for chunk := range slices.Chunk(s.Allocations, store.MaxPage) {
 		c.report.Live += len(chunk)
-		if err := c.commit(ctx, ledger.Changes{Transitions: chunk}); err != nil {
+		launches, err := c.launches(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		if err := c.commit(ctx, ledger.Changes{Transitions: chunk, Launches: launches}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// launches reads the rows of launches that have not begun.
+func (c *run) launches(ctx context.Context, of []ledger.Allocation) (rows []ledger.LaunchRow, err error) {
+	for i := range of {
+		launch := of[i].Launch()
+		if launch == nil || launch.Row == 0 {
+			continue
+		}
+		spec, err := c.from.Launch(ctx, launch.Row)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // its try fails, and says so
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the source: %w", err)
+		}
+		rows = append(rows, ledger.LaunchRow{ID: launch.Row, Spec: spec})
+	}
+	return rows, nil
 }
 
 // history copies what has ended.

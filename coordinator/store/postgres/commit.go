@@ -137,6 +137,8 @@ type arguments struct {
 	payloads                    [][]byte
 	hosts, quotas, providers    keyedColumns
 	refusals                    keyedColumns
+	launches, launchesGone      []int64
+	launchPayloads              [][]byte
 	hostsGone, selectorKeysGone []string
 	providersGone, refusalsGone []string
 	change                      []byte // the record of what is changed
@@ -171,6 +173,10 @@ func (a *arguments) fill(batch *store.Batch) error {
 	a.providers, a.refusals = columns(a.rows.Providers, escape), columns(a.rows.Refusals, escape)
 	a.hostsGone, a.selectorKeysGone = keys(a.rows.HostsGone, escape), keys(a.rows.QuotasGone, selectorKey)
 	a.providersGone, a.refusalsGone = keys(a.rows.ProvidersGone, escape), keys(a.rows.RefusalsGone, escape)
+	a.launches, a.launchPayloads, a.launchesGone = nil, nil, a.rows.LaunchesGone
+	for i := range a.rows.Launches {
+		a.launches, a.launchPayloads = append(a.launches, a.rows.Launches[i].ID), append(a.launchPayloads, a.rows.Launches[i].Payload)
+	}
 	return nil
 }
 
@@ -245,6 +251,10 @@ const (
  ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
 	refusalGonePart = `, refusals_gone AS (DELETE FROM refusal USING led WHERE id = ANY($::text[]))`
 
+	launchPart = `, launches AS (INSERT INTO launch (id, payload) SELECT l.id, l.payload FROM led, unnest($::bigint[], $::bytea[]) AS l (id, payload)
+ ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
+	launchGonePart = `, launches_gone AS (DELETE FROM launch USING led WHERE id = ANY($::bigint[]))`
+
 	endPart = ` SELECT count(*), ` + markText + ` FROM led`
 )
 
@@ -268,6 +278,8 @@ func (a *arguments) statement(own term, mark string) string {
 	add(len(a.providersGone) > 0, providerGonePart, a.providersGone)
 	add(len(a.refusals.keys) > 0, refusalPart, a.refusals.keys, a.refusals.payloads)
 	add(len(a.refusalsGone) > 0, refusalGonePart, a.refusalsGone)
+	add(len(a.launches) > 0, launchPart, a.launches, a.launchPayloads)
+	add(len(a.launchesGone) > 0, launchGonePart, a.launchesGone)
 	a.record(own, add)
 	return number(text + endPart)
 }

@@ -17,7 +17,7 @@ var _ store.CopyTarget = (*Store)(nil)
 const (
 	// The lock keeps commits out until it is decided.
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1 FOR UPDATE`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) OR EXISTS (SELECT 1 FROM launch) FROM meta WHERE one = 1 FOR UPDATE`
 	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0, outages = '',
  indexed_end = 0, indexed_id = 0, leadership = '', seal_keys = '' WHERE one = 1`
 	endCopySQL = `UPDATE meta SET copying = '', sequence = $1, indexed_sequence = $1, last_id = $2, ledger_time = $3, outages = $6
@@ -46,7 +46,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
 			for _, statement := range []string{
-				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal", "DELETE FROM change",
+				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal", "DELETE FROM launch", "DELETE FROM change",
 			} {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return fmt.Errorf("%s: %w", statement, err)

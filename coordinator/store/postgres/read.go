@@ -24,6 +24,20 @@ func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error
 	return s.get(ctx, getSQL, store.Signed(uint64(id)))
 }
 
+// Launch implements store.Store.
+func (s *Store) Launch(ctx context.Context, id ledger.ID) (spec []byte, err error) {
+	err = s.read(ctx, "reading a launch", func(conn *pgx.Conn) error {
+		err := conn.QueryRow(ctx, launchSQL, store.Signed(uint64(id))).Scan(&spec)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.ErrNotFound
+		}
+		return err //nolint:wrapcheck // read does
+	})
+	return spec, err
+}
+
+const launchSQL = `SELECT payload FROM launch WHERE id = $1`
+
 // GetByRequest implements store.Store.
 func (s *Store) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
 	return s.get(ctx, getByRequestSQL, escape(requestID), escape(caller))

@@ -86,6 +86,9 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 		if err := w.writeKeyed(ctx, b); err != nil {
 			return err
 		}
+		if err := w.writeLaunches(ctx, b); err != nil {
+			return err
+		}
 		w.written += pages(b)
 		return nil
 	})
@@ -110,7 +113,10 @@ func pages(b *store.Rows) int {
 			n += pagesOfRow + len(rows[i].Payload)/pageSize
 		}
 	}
-	return n + pagesOfRow*(len(b.HostsGone)+len(b.QuotasGone)+len(b.ProvidersGone)+len(b.RefusalsGone))
+	for i := range b.Launches {
+		n += pagesOfRow + len(b.Launches[i].Payload)/pageSize
+	}
+	return n + pagesOfRow*(len(b.LaunchesGone)+len(b.HostsGone)+len(b.QuotasGone)+len(b.ProvidersGone)+len(b.RefusalsGone))
 }
 
 // deposed returns the error if the row of meta has another epoch.
@@ -162,6 +168,21 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 			if _, err := table.put.ExecContext(ctx, row.Key, row.Payload); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// writeLaunches writes the rows of launches.
+func (w *writer) writeLaunches(ctx context.Context, b *store.Rows) error {
+	for _, row := range b.Launches {
+		if _, err := w.putLaunch.ExecContext(ctx, row.ID, row.Payload); err != nil {
+			return err
+		}
+	}
+	for _, id := range b.LaunchesGone {
+		if _, err := w.removeLaunch.ExecContext(ctx, id); err != nil {
+			return err
 		}
 	}
 	return nil

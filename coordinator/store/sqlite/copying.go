@@ -14,7 +14,7 @@ var _ store.CopyTarget = (*Store)(nil)
 
 const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) OR EXISTS (SELECT 1 FROM launch) FROM meta WHERE one = 1`
 	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0, outages = '',
  indexed_end = 0, indexed_id = 0, seal_keys = X'' WHERE one = 1`
 	endCopySQL = `UPDATE meta SET copying = '', sequence = ?, last_id = ?, ledger_time = ?, outages = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
@@ -37,7 +37,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 				return err
 			}
 			for _, statement := range []string{
-				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal",
+				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal", "DELETE FROM launch",
 			} {
 				if _, err := w.conn.ExecContext(ctx, statement); err != nil {
 					return err

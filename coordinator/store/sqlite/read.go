@@ -13,6 +13,8 @@ import (
 const (
 	getSQL = `SELECT id, forget, payload FROM allocation WHERE id = ?`
 	// The last condition is that of the index.
+	launchSQL = `SELECT payload FROM launch WHERE id = ?`
+
 	getByRequestSQL = `SELECT id, forget, payload FROM allocation WHERE request_id = ? AND caller = ? AND forget = 0 AND request_id <> ''
  ORDER BY id DESC LIMIT 1`
 	historySQL = `SELECT id, ended, state, host_id, forget, payload FROM allocation WHERE ended > 0 AND (ended, id) < (?, ?)
@@ -30,6 +32,7 @@ const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' ||
 // reads are the statements of single reads, prepared on each connection that uses them.
 type reads struct {
 	meta, get, getByRequest, history, ends *sql.Stmt
+	launch                                 *sql.Stmt
 	remembered, rememberedOf               *sql.Stmt
 	indexed, toIndex, rare, nextEntry      *sql.Stmt
 	found                                  [store.MostTerms]*sql.Stmt // by the number of other terms
@@ -49,6 +52,7 @@ func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 func (r *reads) all() map[**sql.Stmt]string {
 	all := map[**sql.Stmt]string{
 		&r.meta: metaSQL, &r.get: getSQL, &r.getByRequest: getByRequestSQL, &r.history: historySQL, &r.ends: endsSQL,
+		&r.launch:     launchSQL,
 		&r.remembered: rememberedSQL, &r.rememberedOf: rememberedOfSQL,
 		&r.indexed: indexedSQL, &r.toIndex: toIndexSQL, &r.rare: rareSQL, &r.nextEntry: nextEntrySQL,
 	}
@@ -71,6 +75,23 @@ func (r *reads) close() error {
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	return s.get(ctx, s.reads.get, store.Signed(uint64(id)))
+}
+
+// Launch implements store.Store.
+func (s *Store) Launch(ctx context.Context, id ledger.ID) (spec []byte, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	err = s.reads.launch.QueryRowContext(ctx, store.Signed(uint64(id))).Scan(&spec)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, store.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: reading a launch: %w", classify(err))
+	}
+	return spec, nil
 }
 
 // GetByRequest implements store.Store.

@@ -41,6 +41,7 @@ type statements struct {
 	putHost, removeHost, putQuota, removeQuota   *sql.Stmt
 	putProvider, removeProvider                  *sql.Stmt
 	putRefusal, removeRefusal                    *sql.Stmt
+	putLaunch, removeLaunch                      *sql.Stmt
 	deleteEnded                                  *sql.Stmt
 }
 
@@ -102,6 +103,8 @@ func (s *statements) all() map[**sql.Stmt]string {
 		&s.removeProvider: `DELETE FROM provider WHERE name = ?`,
 		&s.putRefusal:     `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
 		&s.removeRefusal:  `DELETE FROM refusal WHERE id = ?`,
+		&s.putLaunch:      `INSERT INTO launch (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeLaunch:   `DELETE FROM launch WHERE id = ?`,
 		&s.deleteEnded:    deleteSQL,
 	}
 }

@@ -132,6 +132,9 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		c.Subordinate = c.Caller != "" && rapid.Bool().Draw(t, "claimed subordinate")
 	}
 	a.Subordinate = a.Subordinate && a.Caller != ""
+	if rapid.Bool().Draw(t, "has start") {
+		a.Start = start(t)
+	}
 	if rapid.Bool().Draw(t, "has wishes") {
 		a.Wishes = &ledger.Wishes{
 			Host: text(t, "wished host"), Required: Labels(t, "required"), Preferred: Labels(t, "preferred"),
@@ -139,6 +142,29 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		}
 	}
 	return a
+}
+
+// start draws the start of an engine; nil if there is nothing to know of it.
+func start(t *rapid.T) *ledger.Start {
+	s := &ledger.Start{Name: text(t, "name"), Phase: ledger.Phase(rapid.Uint8Max(uint8(ledger.Failed)).Draw(t, "phase"))}
+	if s.Phase != ledger.PhaseUnknown {
+		s.PhaseSince, s.PhaseReason = instant(t, "phase since"), text(t, "phase reason")
+	}
+	if rapid.Bool().Draw(t, "has launch") {
+		s.Launch = &ledger.Launch{
+			Account: text(t, "account"), Program: text(t, "program"), LogDirectory: text(t, "log directory"), Watched: rapid.Bool().Draw(t, "watched"),
+			Retries: rapid.Int32Min(0).Draw(t, "retries"), Row: ledger.ID(rapid.Uint64().Draw(t, "launch row")),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "tries") {
+			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{
+				HostID: text(t, "tried host"), At: instant(t, "tried at"), Reason: text(t, "try's reason"), Executed: rapid.Bool().Draw(t, "executed"), ErrorOutput: text(t, "try's output"),
+			})
+		}
+	}
+	if s.Name == "" && s.Phase == ledger.PhaseUnknown && s.Launch == nil {
+		return nil
+	}
+	return s
 }
 
 // Host draws a host.

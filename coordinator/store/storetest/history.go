@@ -50,6 +50,9 @@ func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation 
 		if i%2 == 0 {
 			a.Labels = a.Labels.With("creator", "IDE")
 		}
+		if i%4 > 0 {
+			a.Start = &ledger.Start{Name: []string{"", "nightly"}[i%2], Phase: ledger.Phase(i % 4), PhaseSince: 7} //nolint:gosec // small
+		}
 		list = append(list, a)
 		c.Transitions = append(c.Transitions, a)
 		if i < 30 {
@@ -79,6 +82,9 @@ func testHistory(t *testing.T, open Opener) {
 		{Labels: label.Of("user", "u3")},
 		{Labels: label.Of("user", "*", "creator", "*"), PageSize: 7},
 		{Labels: label.Of("creator", "IDE"), HostID: "h0", States: []ledger.State{ledger.Released}},
+		{Name: "nightly", PageSize: 3},
+		{Phases: []ledger.Phase{ledger.Failed, ledger.Starting}},
+		{Name: "nightly", Phases: []ledger.Phase{ledger.Ready}},
 		{IDPrefix: prefix},
 		{IDPrefix: list[3].ID.String()},
 		{PageSize: 1 << 20},
@@ -87,6 +93,7 @@ func testHistory(t *testing.T, open Opener) {
 		for i := range list {
 			a := &list[i]
 			if (query.HostID == "" || query.HostID == a.HostID) && (query.States == nil || slices.Contains(query.States, a.State)) &&
+				(query.Phases == nil || slices.Contains(query.Phases, a.Phase())) && (query.Name == "" || query.Name == a.Name()) &&
 				a.Labels.MatchesFilter(query.Labels) && a.ID.String()[:len(query.IDPrefix)] == query.IDPrefix {
 				want = append(want, a.ID)
 			}

@@ -26,6 +26,7 @@ type Memory struct {
 	quotas      map[string][]byte
 	providers   map[string][]byte
 	refusals    map[string][]byte
+	launches    map[ledger.ID][]byte
 	leadership  uint64 // the number of the last Lead
 	changes     []memoryChange
 	sealKeys    seal.Keys // the same ones for the same id, so that tests repeat
@@ -58,7 +59,7 @@ func NewMemory(id string) *Memory {
 	return &Memory{
 		meta: store.Meta{StoreID: id, Schema: 1}, allocations: make(map[ledger.ID]memoryRow),
 		hosts: make(map[string][]byte), quotas: make(map[string][]byte), providers: make(map[string][]byte),
-		refusals: make(map[string][]byte), sealKeys: sealKeysOf(id),
+		refusals: make(map[string][]byte), launches: make(map[ledger.ID][]byte), sealKeys: sealKeysOf(id),
 	}
 }
 
@@ -217,24 +218,12 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		delete(s.refusals, id)
 	}
 	maps.Copy(s.refusals, refusals)
+	s.commitLaunches(batch)
 	before := s.meta.Sequence
 	s.meta.Sequence, s.meta.LastID, s.meta.Time, s.meta.Outages = batch.Revision, batch.LastID, batch.Time, cmp.Or(batch.Outages, s.meta.Outages)
 	s.recordChange(before, batch)
 	s.at = batch.Revision
 	return nil
-}
-
-// encoded are the rows of what changed, by their keys.
-func encoded[R any](changed []R, encode func(*R) ([]byte, error), key func(*R) string) (map[string][]byte, error) {
-	rows := make(map[string][]byte, len(changed))
-	for i := range changed {
-		payload, err := encode(&changed[i])
-		if err != nil {
-			return nil, err
-		}
-		rows[key(&changed[i])] = payload
-	}
-	return rows, nil
 }
 
 func (s *memoryStore) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {

@@ -389,3 +389,16 @@ func compareReads(t *rapid.T, s store.Store, epoch uint64, m *model) {
 		t.Fatalf("history (-want +got):\n%s", diff)
 	}
 }
+
+// encoded are the rows of what changed, by their keys.
+func encoded[R any](changed []R, encode func(*R) ([]byte, error), key func(*R) string) (map[string][]byte, error) {
+	rows := make(map[string][]byte, len(changed))
+	for i := range changed {
+		payload, err := encode(&changed[i])
+		if err != nil {
+			return nil, err
+		}
+		rows[key(&changed[i])] = payload
+	}
+	return rows, nil
+}

@@ -38,6 +38,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"what was lost and is adopted again is live", testAdopted},
 		{"what was brought back and ended again counts on its host", testBroughtBack},
 		{"what is removed and put in one batch is there", testRemovedAndPut},
+		{"the row of a launch is there until it is removed", testLaunch},
 		{"a request id is remembered until it may be forgotten", testRemember},
 		{"request ids are listed newest first, page by page", testRememberedPages},
 		{"the latest allocation of a request id is found", testByRequest},

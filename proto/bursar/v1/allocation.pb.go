@@ -93,6 +93,62 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// Phase is how far an engine is on the way to being usable.
+type Phase int32
+
+const (
+	Phase_PHASE_UNSPECIFIED Phase = 0
+	// It runs, or will, and is not ready yet.
+	Phase_PHASE_STARTING Phase = 1
+	// It can be used. It stays so until it ends.
+	Phase_PHASE_READY Phase = 2
+	// It was not ready in time, or said that it cannot be.
+	Phase_PHASE_FAILED Phase = 3
+)
+
+// Enum value maps for Phase.
+var (
+	Phase_name = map[int32]string{
+		0: "PHASE_UNSPECIFIED",
+		1: "PHASE_STARTING",
+		2: "PHASE_READY",
+		3: "PHASE_FAILED",
+	}
+	Phase_value = map[string]int32{
+		"PHASE_UNSPECIFIED": 0,
+		"PHASE_STARTING":    1,
+		"PHASE_READY":       2,
+		"PHASE_FAILED":      3,
+	}
+)
+
+func (x Phase) Enum() *Phase {
+	p := new(Phase)
+	*p = x
+	return p
+}
+
+func (x Phase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Phase) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (Phase) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x Phase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Phase.Descriptor instead.
+func (Phase) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // PeakSource is how the most memory that an engine used is known.
 type PeakSource int32
 
@@ -134,11 +190,11 @@ func (x PeakSource) String() string {
 }
 
 func (PeakSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (PeakSource) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x PeakSource) Number() protoreflect.EnumNumber {
@@ -147,7 +203,7 @@ func (x PeakSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PeakSource.Descriptor instead.
 func (PeakSource) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // IncidentKind is what happened.
@@ -190,11 +246,11 @@ func (x IncidentKind) String() string {
 }
 
 func (IncidentKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (IncidentKind) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x IncidentKind) Number() protoreflect.EnumNumber {
@@ -203,7 +259,7 @@ func (x IncidentKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IncidentKind.Descriptor instead.
 func (IncidentKind) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 // LeaderEndPolicy is what a host does if an engine's main process has ended and other processes of
@@ -243,11 +299,11 @@ func (x LeaderEndPolicy) String() string {
 }
 
 func (LeaderEndPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
 }
 
 func (LeaderEndPolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[3]
+	return &file_bursar_v1_allocation_proto_enumTypes[4]
 }
 
 func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
@@ -256,7 +312,7 @@ func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaderEndPolicy.Descriptor instead.
 func (LeaderEndPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
@@ -303,11 +359,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[5].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[4]
+	return &file_bursar_v1_allocation_proto_enumTypes[5]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -316,7 +372,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 // Verdict is what would happen to the request now.
@@ -363,11 +419,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[5].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[6].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[5]
+	return &file_bursar_v1_allocation_proto_enumTypes[6]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -376,7 +432,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{37, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -471,7 +527,16 @@ type Allocation struct {
 	MeasuredPeakSource PeakSource `protobuf:"varint,36,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
 	// The processor time that it has used since it started, with that of its processes that have
 	// ended. It never goes back, and stays after the engine's end. Unset: not known.
-	CpuTime       *durationpb.Duration `protobuf:"bytes,37,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	CpuTime *durationpb.Duration `protobuf:"bytes,37,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	// A name that its caller gave it, for people: several allocations may have the same. Empty: none.
+	Name string `protobuf:"bytes,39,opt,name=name,proto3" json:"name,omitempty"`
+	// How far the engine is on the way to being usable. Unset: nobody said what makes it ready.
+	Phase Phase `protobuf:"varint,40,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	// When it came to this phase, and why, in words, if it failed.
+	PhaseTime   *timestamppb.Timestamp `protobuf:"bytes,41,opt,name=phase_time,json=phaseTime,proto3" json:"phase_time,omitempty"`
+	PhaseReason string                 `protobuf:"bytes,42,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	// The launch that came with the request. Unset: its caller starts the engine itself.
+	Launch        *Launch `protobuf:"bytes,43,opt,name=launch,proto3" json:"launch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +837,204 @@ func (x *Allocation) GetCpuTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *Allocation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Allocation) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *Allocation) GetPhaseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PhaseTime
+	}
+	return nil
+}
+
+func (x *Allocation) GetPhaseReason() string {
+	if x != nil {
+		return x.PhaseReason
+	}
+	return ""
+}
+
+func (x *Allocation) GetLaunch() *Launch {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+// Launch says what a coordinator knows of an engine that it has an agent start. It has no argument
+// and no variable of the command.
+type Launch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The account on the host that the engine runs as.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The name of the program, without its folder.
+	Program string `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`
+	// The folder on the host with the engine's output. Empty until the engine has begun.
+	LogDirectory string `protobuf:"bytes,3,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`
+	// How often a try on another host may follow a try whose engine has begun.
+	Retries int32 `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
+	// Tries that failed, the first one first; at most 8.
+	Tries         []*LaunchTry `protobuf:"bytes,5,rep,name=tries,proto3" json:"tries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Launch) Reset() {
+	*x = Launch{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Launch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Launch) ProtoMessage() {}
+
+func (x *Launch) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Launch.ProtoReflect.Descriptor instead.
+func (*Launch) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Launch) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Launch) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Launch) GetLogDirectory() string {
+	if x != nil {
+		return x.LogDirectory
+	}
+	return ""
+}
+
+func (x *Launch) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Launch) GetTries() []*LaunchTry {
+	if x != nil {
+		return x.Tries
+	}
+	return nil
+}
+
+// LaunchTry is a try to launch an engine that failed.
+type LaunchTry struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Time   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// Why, in words.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The program may have run. If not, the coordinator tries another host.
+	Executed bool `protobuf:"varint,4,opt,name=executed,proto3" json:"executed,omitempty"`
+	// The last lines of its standard error. The same callers see them as Allocation.error_output.
+	ErrorOutput   string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchTry) Reset() {
+	*x = LaunchTry{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchTry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchTry) ProtoMessage() {}
+
+func (x *LaunchTry) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchTry.ProtoReflect.Descriptor instead.
+func (*LaunchTry) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LaunchTry) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *LaunchTry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LaunchTry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LaunchTry) GetExecuted() bool {
+	if x != nil {
+		return x.Executed
+	}
+	return false
+}
+
+func (x *LaunchTry) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
+	}
+	return ""
+}
+
 // Incident counts events of one kind in the life of an engine.
 type Incident struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -797,7 +1060,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +1072,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +1085,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Incident) GetKind() IncidentKind {
@@ -897,7 +1160,7 @@ type LeaderEnd struct {
 
 func (x *LeaderEnd) Reset() {
 	*x = LeaderEnd{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1172,7 @@ func (x *LeaderEnd) String() string {
 func (*LeaderEnd) ProtoMessage() {}
 
 func (x *LeaderEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1185,7 @@ func (x *LeaderEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderEnd.ProtoReflect.Descriptor instead.
 func (*LeaderEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LeaderEnd) GetTime() *timestamppb.Timestamp {
@@ -962,7 +1225,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1237,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1250,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Claim) GetLabels() map[string]string {
@@ -1053,7 +1316,7 @@ type OverUse struct {
 
 func (x *OverUse) Reset() {
 	*x = OverUse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1328,7 @@ func (x *OverUse) String() string {
 func (*OverUse) ProtoMessage() {}
 
 func (x *OverUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1341,7 @@ func (x *OverUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
 func (*OverUse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OverUse) GetDimension() string {
@@ -1137,7 +1400,7 @@ type OverUseRule struct {
 
 func (x *OverUseRule) Reset() {
 	*x = OverUseRule{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1412,7 @@ func (x *OverUseRule) String() string {
 func (*OverUseRule) ProtoMessage() {}
 
 func (x *OverUseRule) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1425,7 @@ func (x *OverUseRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUseRule.ProtoReflect.Descriptor instead.
 func (*OverUseRule) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OverUseRule) GetPolicy() OverUsePolicy {
@@ -1222,7 +1485,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1497,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1510,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Process) GetPid() int32 {
@@ -1336,7 +1599,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1611,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1624,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -1401,7 +1664,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1676,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1689,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HostWishes) GetId() string {
@@ -1488,14 +1751,16 @@ type AllocateRequest struct {
 	// The engine will be confirmed or launched with a limit: see ConfirmRequest.limit. If no limit can
 	// hold on this host, the agent refuses at once (FAILED_PRECONDITION) instead of after the wait.
 	// This is no part of the request: a coordinator ignores it.
-	Limit         bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit bool `protobuf:"varint,64,opt,name=limit,proto3" json:"limit,omitempty"`
+	// A name for people. It counts in no account, and several allocations may have the same.
+	Name          string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1772,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1785,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -1600,6 +1865,13 @@ func (x *AllocateRequest) GetLimit() bool {
 	return false
 }
 
+func (x *AllocateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // StreamedWait is a wait whose end an Await tells.
 type StreamedWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1615,7 +1887,7 @@ type StreamedWait struct {
 
 func (x *StreamedWait) Reset() {
 	*x = StreamedWait{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1899,7 @@ func (x *StreamedWait) String() string {
 func (*StreamedWait) ProtoMessage() {}
 
 func (x *StreamedWait) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1912,7 @@ func (x *StreamedWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
 func (*StreamedWait) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StreamedWait) GetStream() string {
@@ -1672,7 +1944,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1956,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1969,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 type AwaitResponse struct {
@@ -1713,7 +1985,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1997,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +2010,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AwaitResponse) GetStream() string {
@@ -1765,7 +2037,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2049,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2062,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaveRequest) GetStream() string {
@@ -1815,7 +2087,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2099,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2112,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 type AllocateResponse struct {
@@ -1852,7 +2124,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2136,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2149,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1915,14 +2187,20 @@ type ConfirmRequest struct {
 	// own, before it answers. FAILED_PRECONDITION: this host cannot do that, and the caller must stop
 	// the engine. A stricter policy of the host stays in force. Only an agent takes it. An older agent
 	// ignores it: the answer then lacks Process.limit.
-	Limit         bool `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit bool `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How far the engine is, if its caller knows. A later Confirm of the same engine changes it: from
+	// starting to ready or failed. Unset: it stays as it is. A caller cannot set it for an engine that
+	// was launched with a readiness, which its agent watches.
+	Phase Phase `protobuf:"varint,8,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	// Why it failed.
+	PhaseReason   string `protobuf:"bytes,9,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2212,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2225,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -2013,6 +2291,20 @@ func (x *ConfirmRequest) GetLimit() bool {
 	return false
 }
 
+func (x *ConfirmRequest) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *ConfirmRequest) GetPhaseReason() string {
+	if x != nil {
+		return x.PhaseReason
+	}
+	return ""
+}
+
 type ConfirmResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -2022,7 +2314,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2326,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2339,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -2090,7 +2382,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2394,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2407,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -2198,7 +2490,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2502,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2515,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -2245,7 +2537,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2549,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2562,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -2304,7 +2596,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2608,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2621,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -2358,7 +2650,7 @@ type AmendRequest struct {
 
 func (x *AmendRequest) Reset() {
 	*x = AmendRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2662,7 @@ func (x *AmendRequest) String() string {
 func (*AmendRequest) ProtoMessage() {}
 
 func (x *AmendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2675,7 @@ func (x *AmendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRequest.ProtoReflect.Descriptor instead.
 func (*AmendRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AmendRequest) GetId() string {
@@ -2431,7 +2723,7 @@ type AmendResponse struct {
 
 func (x *AmendResponse) Reset() {
 	*x = AmendResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2735,7 @@ func (x *AmendResponse) String() string {
 func (*AmendResponse) ProtoMessage() {}
 
 func (x *AmendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2748,7 @@ func (x *AmendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendResponse.ProtoReflect.Descriptor instead.
 func (*AmendResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AmendResponse) GetAllocation() *Allocation {
@@ -2477,7 +2769,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2781,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2794,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2528,7 +2820,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2832,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2845,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -2574,7 +2866,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2878,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2891,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -2627,7 +2919,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2931,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2944,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -2676,7 +2968,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2980,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2993,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopRequest) GetId() string {
@@ -2741,7 +3033,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3045,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3058,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -2789,7 +3081,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3093,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3106,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -2847,7 +3139,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3151,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3164,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2901,15 +3193,19 @@ type AllocationServiceListRequest struct {
 	AllowStale bool `protobuf:"varint,8,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	// Only those that ended at this time or later, and before that time: from the history, without
 	// those that live. Either may be unset.
-	EndedSince    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_since,json=endedSince,proto3" json:"ended_since,omitempty"`
-	EndedBefore   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_before,json=endedBefore,proto3" json:"ended_before,omitempty"`
+	EndedSince  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_since,json=endedSince,proto3" json:"ended_since,omitempty"`
+	EndedBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_before,json=endedBefore,proto3" json:"ended_before,omitempty"`
+	// Any of these; none: all.
+	Phases []Phase `protobuf:"varint,11,rep,packed,name=phases,proto3,enum=bursar.v1.Phase" json:"phases,omitempty"`
+	// Only those with this name. Empty: all.
+	Name          string `protobuf:"bytes,12,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3217,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3230,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -3007,6 +3303,20 @@ func (x *AllocationServiceListRequest) GetEndedBefore() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *AllocationServiceListRequest) GetPhases() []Phase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+func (x *AllocationServiceListRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type AllocationServiceListResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Allocations []*Allocation          `protobuf:"bytes,1,rep,name=allocations,proto3" json:"allocations,omitempty"`
@@ -3021,7 +3331,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3343,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3356,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -3084,7 +3394,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3406,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3419,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -3159,7 +3469,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3481,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3494,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -3226,7 +3536,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3548,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[36]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3561,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{36}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -3298,7 +3608,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3620,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[37]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3633,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{37}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -3407,7 +3717,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\r\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\x0e\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -3456,10 +3766,28 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12,\n" +
 	"\x12memory_limit_bytes\x18& \x01(\x03R\x10memoryLimitBytes\x12G\n" +
 	"\x14measured_peak_source\x18$ \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
-	"\bcpu_time\x18% \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x1a9\n" +
+	"\bcpu_time\x18% \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12\x12\n" +
+	"\x04name\x18' \x01(\tR\x04name\x12&\n" +
+	"\x05phase\x18( \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x129\n" +
+	"\n" +
+	"phase_time\x18) \x01(\v2\x1a.google.protobuf.TimestampR\tphaseTime\x12!\n" +
+	"\fphase_reason\x18* \x01(\tR\vphaseReason\x12)\n" +
+	"\x06launch\x18+ \x01(\v2\x11.bursar.v1.LaunchR\x06launch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\x06Launch\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x18\n" +
+	"\aprogram\x18\x02 \x01(\tR\aprogram\x12#\n" +
+	"\rlog_directory\x18\x03 \x01(\tR\flogDirectory\x12\x18\n" +
+	"\aretries\x18\x04 \x01(\x05R\aretries\x12*\n" +
+	"\x05tries\x18\x05 \x03(\v2\x14.bursar.v1.LaunchTryR\x05tries\"\xb0\x01\n" +
+	"\tLaunchTry\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bexecuted\x18\x04 \x01(\bR\bexecuted\x12&\n" +
+	"\ferror_output\x18\x05 \x01(\tB\x03\x80\x01\x01R\verrorOutput\"\xd0\x02\n" +
 	"\bIncident\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.bursar.v1.IncidentKindR\x04kind\x12%\n" +
 	"\tdimension\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdimension\x12\x1d\n" +
@@ -3532,7 +3860,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +
 	"\x14PreferredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\x05\n" +
 	"\x0fAllocateRequest\x121\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x012\b^[!-~]*$R\trequestId\x12\x89\x01\n" +
@@ -3547,7 +3875,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x123\n" +
 	"\bstreamed\x18\n" +
 	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x12\x14\n" +
-	"\x05limit\x18@ \x01(\bR\x05limit\x1a9\n" +
+	"\x05limit\x18@ \x01(\bR\x05limit\x121\n" +
+	"\x04name\x18\v \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x012\x13^[^\\x00-\\x1f\\x7f]*$R\x04name\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
@@ -3566,7 +3895,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x10AllocateResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\x8d\x03\n" +
+	"allocation\"\xec\x03\n" +
 	"\x0eConfirmRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12/\n" +
 	"\bentitled\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12,\n" +
@@ -3577,7 +3906,9 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05reaps\x18< \x01(\bR\x05reaps\x123\n" +
 	"\n" +
 	"leader_end\x18= \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x12\x14\n" +
-	"\x05limit\x18\a \x01(\bR\x05limit\"H\n" +
+	"\x05limit\x18\a \x01(\bR\x05limit\x120\n" +
+	"\x05phase\x18\b \x01(\x0e2\x10.bursar.v1.PhaseB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05phase\x12+\n" +
+	"\fphase_reason\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\"H\n" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3653,7 +3984,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x1cAllocationServiceGetResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xc1\x04\n" +
+	"allocation\"\x98\x05\n" +
 	"\x1cAllocationServiceListRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -3670,7 +4001,10 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\vended_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"endedSince\x12=\n" +
 	"\fended_before\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x1a9\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x127\n" +
+	"\x06phases\x18\v \x03(\x0e2\x10.bursar.v1.PhaseB\r\xbaH\n" +
+	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06phases\x12\x1c\n" +
+	"\x04name\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
@@ -3728,7 +4062,12 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*o\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*U\n" +
+	"\x05Phase\x12\x15\n" +
+	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0ePHASE_STARTING\x10\x01\x12\x0f\n" +
+	"\vPHASE_READY\x10\x02\x12\x10\n" +
+	"\fPHASE_FAILED\x10\x03*o\n" +
 	"\n" +
 	"PeakSource\x12\x1b\n" +
 	"\x17PEAK_SOURCE_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -3778,183 +4117,193 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(PeakSource)(0),                        // 1: bursar.v1.PeakSource
-	(IncidentKind)(0),                      // 2: bursar.v1.IncidentKind
-	(LeaderEndPolicy)(0),                   // 3: bursar.v1.LeaderEndPolicy
-	(OverUsePolicy)(0),                     // 4: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 5: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 6: bursar.v1.Allocation
-	(*Incident)(nil),                       // 7: bursar.v1.Incident
-	(*LeaderEnd)(nil),                      // 8: bursar.v1.LeaderEnd
-	(*Claim)(nil),                          // 9: bursar.v1.Claim
-	(*OverUse)(nil),                        // 10: bursar.v1.OverUse
-	(*OverUseRule)(nil),                    // 11: bursar.v1.OverUseRule
-	(*Process)(nil),                        // 12: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 13: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 14: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 15: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 16: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 17: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 18: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 19: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 20: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 21: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 22: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 23: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 24: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 25: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 26: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 27: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 28: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 29: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 30: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 31: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 32: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 33: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 34: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 35: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 36: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 37: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 38: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 39: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 40: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 41: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 42: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 43: bursar.v1.ExplainResponse
-	nil,                                    // 44: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 45: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 46: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 47: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 48: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 49: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 50: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 51: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 52: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 53: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 54: bursar.v1.Shortfall
-	(*Account)(nil),                        // 55: bursar.v1.Account
-	(*HostFilters)(nil),                    // 56: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 57: bursar.v1.AccountName
-	(*Runners)(nil),                        // 58: bursar.v1.Runners
+	(Phase)(0),                             // 1: bursar.v1.Phase
+	(PeakSource)(0),                        // 2: bursar.v1.PeakSource
+	(IncidentKind)(0),                      // 3: bursar.v1.IncidentKind
+	(LeaderEndPolicy)(0),                   // 4: bursar.v1.LeaderEndPolicy
+	(OverUsePolicy)(0),                     // 5: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 6: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 7: bursar.v1.Allocation
+	(*Launch)(nil),                         // 8: bursar.v1.Launch
+	(*LaunchTry)(nil),                      // 9: bursar.v1.LaunchTry
+	(*Incident)(nil),                       // 10: bursar.v1.Incident
+	(*LeaderEnd)(nil),                      // 11: bursar.v1.LeaderEnd
+	(*Claim)(nil),                          // 12: bursar.v1.Claim
+	(*OverUse)(nil),                        // 13: bursar.v1.OverUse
+	(*OverUseRule)(nil),                    // 14: bursar.v1.OverUseRule
+	(*Process)(nil),                        // 15: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 16: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 17: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 18: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 19: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 20: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 21: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 22: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 23: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 24: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 25: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 26: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 27: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 28: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 29: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 30: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 31: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 32: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 33: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 34: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 35: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 36: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 37: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 38: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 39: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 40: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 41: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 42: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 43: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 44: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 45: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 46: bursar.v1.ExplainResponse
+	nil,                                    // 47: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 48: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 49: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 50: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 51: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 52: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 53: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 54: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 55: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 56: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 57: bursar.v1.Shortfall
+	(*Account)(nil),                        // 58: bursar.v1.Account
+	(*HostFilters)(nil),                    // 59: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 60: bursar.v1.AccountName
+	(*Runners)(nil),                        // 61: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
-	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	44, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	51, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	51, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	51, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	52, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	52, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	52, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	52, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	52, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	13, // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	10, // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	51, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	9,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	7,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
-	8,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
-	1,  // 17: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
-	53, // 18: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
-	2,  // 19: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
-	52, // 20: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
-	52, // 21: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
-	52, // 22: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
-	13, // 23: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 24: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
-	45, // 25: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	51, // 26: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	51, // 27: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	52, // 28: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	4,  // 29: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	52, // 30: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	4,  // 31: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
-	53, // 32: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
-	46, // 33: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	47, // 34: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	48, // 35: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	51, // 36: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	53, // 37: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	53, // 38: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	14, // 39: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	16, // 40: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	6,  // 41: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	51, // 42: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	12, // 43: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	53, // 44: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	8,  // 45: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
-	6,  // 46: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	13, // 47: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	7,  // 48: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
-	51, // 49: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
-	1,  // 50: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
-	53, // 51: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
-	6,  // 52: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 53: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	51, // 54: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	53, // 55: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	6,  // 56: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	53, // 57: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	6,  // 58: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	51, // 59: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	6,  // 60: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	53, // 61: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 62: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 63: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	49, // 64: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 65: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	52, // 66: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	52, // 67: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	6,  // 68: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	50, // 69: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	6,  // 70: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 71: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	15, // 72: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	5,  // 73: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	54, // 74: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	55, // 75: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	56, // 76: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	57, // 77: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	6,  // 78: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	58, // 79: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	15, // 80: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	22, // 81: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	24, // 82: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	26, // 83: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	28, // 84: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	30, // 85: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	32, // 86: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	34, // 87: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	36, // 88: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	38, // 89: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	40, // 90: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	42, // 91: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	17, // 92: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	19, // 93: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	21, // 94: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	23, // 95: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	25, // 96: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	27, // 97: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	29, // 98: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	31, // 99: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	33, // 100: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	35, // 101: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	37, // 102: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	39, // 103: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	41, // 104: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	43, // 105: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	18, // 106: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	20, // 107: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	94, // [94:108] is the sub-list for method output_type
-	80, // [80:94] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	0,   // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
+	47,  // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	54,  // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	54,  // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	54,  // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	55,  // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	55,  // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	55,  // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	55,  // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	55,  // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	15,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	16,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	13,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	54,  // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	12,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	10,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
+	11,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
+	2,   // 17: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
+	56,  // 18: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
+	1,   // 19: bursar.v1.Allocation.phase:type_name -> bursar.v1.Phase
+	55,  // 20: bursar.v1.Allocation.phase_time:type_name -> google.protobuf.Timestamp
+	8,   // 21: bursar.v1.Allocation.launch:type_name -> bursar.v1.Launch
+	9,   // 22: bursar.v1.Launch.tries:type_name -> bursar.v1.LaunchTry
+	55,  // 23: bursar.v1.LaunchTry.time:type_name -> google.protobuf.Timestamp
+	3,   // 24: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
+	55,  // 25: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
+	55,  // 26: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
+	55,  // 27: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
+	16,  // 28: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	4,   // 29: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
+	48,  // 30: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	54,  // 31: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	54,  // 32: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	55,  // 33: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	5,   // 34: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	55,  // 35: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	5,   // 36: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
+	56,  // 37: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
+	49,  // 38: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	50,  // 39: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	51,  // 40: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	54,  // 41: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	56,  // 42: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	56,  // 43: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	17,  // 44: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	19,  // 45: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	7,   // 46: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	54,  // 47: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	15,  // 48: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	56,  // 49: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	11,  // 50: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
+	1,   // 51: bursar.v1.ConfirmRequest.phase:type_name -> bursar.v1.Phase
+	7,   // 52: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	16,  // 53: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	10,  // 54: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
+	54,  // 55: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
+	2,   // 56: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
+	56,  // 57: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
+	7,   // 58: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	7,   // 59: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	54,  // 60: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	56,  // 61: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	7,   // 62: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	56,  // 63: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	7,   // 64: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	54,  // 65: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	7,   // 66: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	56,  // 67: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	7,   // 68: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	7,   // 69: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	52,  // 70: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,   // 71: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	55,  // 72: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	55,  // 73: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	1,   // 74: bursar.v1.AllocationServiceListRequest.phases:type_name -> bursar.v1.Phase
+	7,   // 75: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	53,  // 76: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	7,   // 77: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	55,  // 78: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	18,  // 79: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	6,   // 80: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	57,  // 81: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	58,  // 82: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	59,  // 83: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	60,  // 84: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	7,   // 85: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	61,  // 86: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	18,  // 87: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	25,  // 88: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	27,  // 89: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	29,  // 90: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	31,  // 91: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	33,  // 92: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	35,  // 93: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	37,  // 94: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	39,  // 95: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	41,  // 96: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	43,  // 97: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	45,  // 98: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	20,  // 99: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	22,  // 100: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	24,  // 101: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	26,  // 102: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	28,  // 103: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	30,  // 104: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	32,  // 105: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	34,  // 106: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	36,  // 107: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	38,  // 108: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	40,  // 109: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	42,  // 110: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	44,  // 111: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	46,  // 112: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	21,  // 113: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	23,  // 114: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	101, // [101:115] is the sub-list for method output_type
+	87,  // [87:101] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3964,16 +4313,16 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[6].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[7].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[22].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[8].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[9].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   45,
+			NumEnums:      7,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

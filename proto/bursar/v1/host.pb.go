@@ -1226,8 +1226,12 @@ type EngineReport struct {
 	// As in Allocation. Unset, as from an older agent: not known.
 	MeasuredPeakSource PeakSource           `protobuf:"varint,10,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
 	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How far an engine is that was started with a readiness, and why it failed. In every report of
+	// the engine. Unset, as from an older agent: its agent watches nothing.
+	Phase         Phase  `protobuf:"varint,13,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	PhaseReason   string `protobuf:"bytes,14,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineReport) Reset() {
@@ -1349,6 +1353,20 @@ func (x *EngineReport) GetCpuTime() *durationpb.Duration {
 		return x.CpuTime
 	}
 	return nil
+}
+
+func (x *EngineReport) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *EngineReport) GetPhaseReason() string {
+	if x != nil {
+		return x.PhaseReason
+	}
+	return ""
 }
 
 // EngineEnd is the tombstone of an engine whose last process ended.
@@ -2639,7 +2657,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xd3\x05\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xa8\x06\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2656,7 +2674,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x12memory_limit_bytes\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10memoryLimitBytes\x12G\n" +
 	"\x14measured_peak_source\x18\n" +
 	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
-	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"\xcd\x04\n" +
+	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12&\n" +
+	"\x05phase\x18\r \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12+\n" +
+	"\fphase_reason\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\"\xcd\x04\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2834,7 +2854,8 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*Incident)(nil),                // 39: bursar.v1.Incident
 	(*OverUseRule)(nil),             // 40: bursar.v1.OverUseRule
 	(PeakSource)(0),                 // 41: bursar.v1.PeakSource
-	(*ExitStatus)(nil),              // 42: bursar.v1.ExitStatus
+	(Phase)(0),                      // 42: bursar.v1.Phase
+	(*ExitStatus)(nil),              // 43: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
 	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
@@ -2868,53 +2889,54 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	40, // 28: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
 	41, // 29: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
 	35, // 30: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
-	33, // 31: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	42, // 32: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 33: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 34: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	38, // 35: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	39, // 36: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
-	41, // 37: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
-	35, // 38: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
-	36, // 39: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 40: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 41: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 42: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 43: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 44: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 45: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 46: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 47: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 48: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	35, // 49: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 50: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 51: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 52: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 53: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 54: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 55: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 56: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 57: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 58: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 59: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 60: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 61: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 62: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 63: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 64: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 65: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 66: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 67: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 68: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 69: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 70: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 71: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 72: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	64, // [64:73] is the sub-list for method output_type
-	55, // [55:64] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	42, // 31: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
+	33, // 32: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	43, // 33: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 34: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 35: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	38, // 36: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	39, // 37: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	41, // 38: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
+	35, // 39: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
+	36, // 40: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 41: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	35, // 42: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 43: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	35, // 44: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 45: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 46: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	31, // 47: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 48: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 49: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	35, // 50: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 51: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 52: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	35, // 53: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 54: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	36, // 55: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 56: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 57: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 58: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 59: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 60: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 61: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 62: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 63: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 64: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 65: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 66: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 67: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 68: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 69: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 70: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 71: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 72: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 73: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	65, // [65:74] is the sub-list for method output_type
+	56, // [56:65] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

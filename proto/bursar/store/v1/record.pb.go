@@ -348,8 +348,18 @@ type Additions struct {
 	// Of an allocation: what Allocation says in the field of this name.
 	MemoryLimitBytes int64 `protobuf:"varint,1052,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	// Of an allocation: what Allocation says in the field of this name, and what its Process says.
-	Releasing     bool `protobuf:"varint,1060,opt,name=releasing,proto3" json:"releasing,omitempty"`
-	Launched      bool `protobuf:"varint,1061,opt,name=launched,proto3" json:"launched,omitempty"`
+	Releasing bool `protobuf:"varint,1060,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	Launched  bool `protobuf:"varint,1061,opt,name=launched,proto3" json:"launched,omitempty"`
+	// Of an allocation: what Allocation says in the fields of these names.
+	Name        string                 `protobuf:"bytes,1070,opt,name=name,proto3" json:"name,omitempty"`
+	Phase       v1.Phase               `protobuf:"varint,1071,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	PhaseTime   *timestamppb.Timestamp `protobuf:"bytes,1072,opt,name=phase_time,json=phaseTime,proto3" json:"phase_time,omitempty"`
+	PhaseReason string                 `protobuf:"bytes,1073,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	Launch      *v1.Launch             `protobuf:"bytes,1074,opt,name=launch,proto3" json:"launch,omitempty"`
+	// Of an allocation with a launch: the key of the launch's row, 0 if that was deleted.
+	LaunchRow uint64 `protobuf:"fixed64,1075,opt,name=launch_row,json=launchRow,proto3" json:"launch_row,omitempty"`
+	// Its agent watches whether it is ready.
+	Watched       bool `protobuf:"varint,1076,opt,name=watched,proto3" json:"watched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +537,55 @@ func (x *Additions) GetReleasing() bool {
 func (x *Additions) GetLaunched() bool {
 	if x != nil {
 		return x.Launched
+	}
+	return false
+}
+
+func (x *Additions) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Additions) GetPhase() v1.Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return v1.Phase(0)
+}
+
+func (x *Additions) GetPhaseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PhaseTime
+	}
+	return nil
+}
+
+func (x *Additions) GetPhaseReason() string {
+	if x != nil {
+		return x.PhaseReason
+	}
+	return ""
+}
+
+func (x *Additions) GetLaunch() *v1.Launch {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+func (x *Additions) GetLaunchRow() uint64 {
+	if x != nil {
+		return x.LaunchRow
+	}
+	return 0
+}
+
+func (x *Additions) GetWatched() bool {
+	if x != nil {
+		return x.Watched
 	}
 	return false
 }
@@ -759,7 +818,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\t\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -785,7 +844,16 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\x15identity_token_before\x18\x9b\b \x01(\fR\x13identityTokenBefore\x12-\n" +
 	"\x12memory_limit_bytes\x18\x9c\b \x01(\x03R\x10memoryLimitBytes\x12\x1d\n" +
 	"\treleasing\x18\xa4\b \x01(\bR\treleasing\x12\x1b\n" +
-	"\blaunched\x18\xa5\b \x01(\bR\blaunched\"Q\n" +
+	"\blaunched\x18\xa5\b \x01(\bR\blaunched\x12\x13\n" +
+	"\x04name\x18\xae\b \x01(\tR\x04name\x12'\n" +
+	"\x05phase\x18\xaf\b \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12:\n" +
+	"\n" +
+	"phase_time\x18\xb0\b \x01(\v2\x1a.google.protobuf.TimestampR\tphaseTime\x12\"\n" +
+	"\fphase_reason\x18\xb1\b \x01(\tR\vphaseReason\x12*\n" +
+	"\x06launch\x18\xb2\b \x01(\v2\x11.bursar.v1.LaunchR\x06launch\x12\x1e\n" +
+	"\n" +
+	"launch_row\x18\xb3\b \x01(\x06R\tlaunchRow\x12\x19\n" +
+	"\awatched\x18\xb4\b \x01(\bR\awatched\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
@@ -829,8 +897,10 @@ var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*v1.LeaderEnd)(nil),          // 13: bursar.v1.LeaderEnd
 	(v1.PeakSource)(0),            // 14: bursar.v1.PeakSource
 	(*v1.Incident)(nil),           // 15: bursar.v1.Incident
-	(*v1.Quota)(nil),              // 16: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 17: bursar.v1.Provider
+	(v1.Phase)(0),                 // 16: bursar.v1.Phase
+	(*v1.Launch)(nil),             // 17: bursar.v1.Launch
+	(*v1.Quota)(nil),              // 18: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 19: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
@@ -853,14 +923,17 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	9,  // 17: bursar.store.v1.Additions.cpu_time:type_name -> google.protobuf.Duration
 	10, // 18: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
 	15, // 19: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
-	16, // 20: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	17, // 21: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 22: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	16, // 20: bursar.store.v1.Additions.phase:type_name -> bursar.v1.Phase
+	10, // 21: bursar.store.v1.Additions.phase_time:type_name -> google.protobuf.Timestamp
+	17, // 22: bursar.store.v1.Additions.launch:type_name -> bursar.v1.Launch
+	18, // 23: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	19, // 24: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 25: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

@@ -1,0 +1,206 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/internal/spelling"
+)
+
+// LaunchBegun is the report of a host's agent that the engine of a launch has begun.
+type LaunchBegun struct {
+	HostID       string
+	ID           ID
+	LogDirectory string
+}
+
+// LaunchFailed is a report that a try to launch an engine failed on a host.
+type LaunchFailed struct {
+	HostID string
+	ID     ID
+	// GrantRevision is that of the grant that was tried. A later grant is another try.
+	GrantRevision uint64
+	Reason        string
+	ErrorOutput   string
+}
+
+// retryWait is how long the next try of a launch waits at least for another host, in addition to
+// the rest of its request's wait.
+const retryWait = 30 * time.Second
+
+// BeginLaunch notes that the engine of a launch may have run: nothing launches it again unless it
+// has retries. A repeated report changes nothing.
+//
+// Errors: *NotFoundError and *StateError: the agent must stop the engine.
+func (l *Ledger) BeginLaunch(now Instant, c LaunchBegun) (Allocation, error) {
+	l.begin(now)
+	e, err := l.launchOn(c.HostID, c.ID)
+	if err != nil {
+		return Allocation{}, err
+	}
+	if e.State != Active {
+		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "active"}
+	}
+	launch := e.Launch()
+	directory := validText(c.LogDirectory)
+	if launch.LogDirectory == directory && (launch.Row == 0 || launch.Retries > 0) {
+		return e.Allocation, nil
+	}
+	if launch.Retries == 0 {
+		l.dropLaunchRow(e)
+	}
+	e.changeLaunch(func(launch *Launch) { launch.LogDirectory = directory })
+	l.recordEntry(e)
+	return e.Allocation, nil
+}
+
+// launchOn finds the entry of a launch on a host.
+func (l *Ledger) launchOn(hostID string, id ID) (*entry, error) {
+	e, err := l.lookup(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Launch() == nil:
+		return nil, &StateError{"allocation", e.ID.String(), "without a launch", "one that was made by Start"}
+	case e.State.Holds() && e.HostID != hostID:
+		return nil, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + hostID}
+	}
+	return e, nil
+}
+
+// FailLaunch ends a try that has begun nothing: the program was not executed. The launch is tried
+// on another host, unless its request named the host, its caller wants it to end, or it had its
+// tries. A report of an earlier grant changes nothing.
+//
+// Errors: *NotFoundError and *StateError.
+func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
+	l.begin(now)
+	e, err := l.launchOn(c.HostID, c.ID)
+	if err != nil {
+		return Allocation{}, err
+	}
+	if !e.State.Holds() || c.GrantRevision < e.GrantRevision {
+		return e.Allocation, nil
+	}
+	h := e.host
+	try := Try{HostID: h.ID, At: l.now, Reason: validText(c.Reason), ErrorOutput: validText(c.ErrorOutput)}
+	again := e.mayTryAgain(&try) && e.wishedHost() == ""
+	e.noteTry(&try)
+	reason := notStarted(&try)
+	switch {
+	case again && e.State == Reserved:
+		e.WaitDeadline = max(e.WaitDeadline, l.now.Add(retryWait))
+		l.becomeWaiting(e, &l.anyHost, reason)
+		l.mark(&l.anyHost)
+	case again:
+		l.succeed(e, func() { l.becomeReleased(e, reason) })
+	case e.Stopping:
+		l.becomeReleased(e, e.StopReason)
+	default:
+		e.ErrorOutput = try.ErrorOutput
+		l.becomeReleased(e, reason)
+	}
+	l.grantWaiting()
+	return l.lastTransition(), nil
+}
+
+func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }
+
+// mayTryAgain reports whether the launch of an entry is tried again after a try that failed.
+func (e *entry) mayTryAgain(t *Try) bool {
+	launch := e.Launch()
+	switch {
+	case launch == nil || launch.Row == 0 || len(launch.Tries) >= mostTries-1:
+		return false
+	case e.Releasing || e.Stopping && e.Phase() != Failed: // somebody wants it to end
+		return false
+	case !t.Executed:
+		return true
+	}
+	return launch.Watched && e.Phase() != Ready && e.executedTries() < int(launch.Retries)
+}
+
+// executedTries is how many tries have begun their engine.
+func (e *entry) executedTries() (n int) {
+	for i := range e.Launch().Tries {
+		if e.Launch().Tries[i].Executed {
+			n++
+		}
+	}
+	return n
+}
+
+// Bounds of the texts of a try, in bytes.
+const (
+	mostTryReason = 256
+	mostTryOutput = 512
+)
+
+// noteTry adds a try that failed, and has the next one avoid its host unless the request names it.
+func (e *entry) noteTry(t *Try) {
+	t.Reason, t.ErrorOutput = spelling.Cut(t.Reason, mostTryReason), spelling.Cut(t.ErrorOutput, mostTryOutput)
+	e.changeLaunch(func(launch *Launch) { launch.Tries = append(slices.Clip(launch.Tries), *t) })
+	if e.wishedHost() != "" {
+		return
+	}
+	var w Wishes
+	if e.Wishes != nil {
+		w = *e.Wishes
+	}
+	w.Avoid = append(slices.Clip(w.Avoid), t.HostID)
+	e.Wishes = &w
+}
+
+// endTried ends an entry whose engine has ended. The engine of a launch that was not ready yet is
+// launched again if its request has retries.
+func (l *Ledger) endTried(e *entry, reason string) {
+	end := func() { l.becomeReleased(e, reason) }
+	if launch := e.Launch(); launch == nil || launch.Row == 0 {
+		end()
+		return
+	}
+	try := Try{HostID: e.HostID, At: l.now, Reason: reason, Executed: true, ErrorOutput: e.ErrorOutput}
+	if !e.mayTryAgain(&try) {
+		end()
+		return
+	}
+	e.noteTry(&try)
+	l.succeed(e, end)
+}
+
+// succeed ends an entry whose launch is tried again, and puts its successor into the tables: the
+// same request, under the same request id, that waits for a host.
+func (l *Ledger) succeed(e *entry, end func()) {
+	next := e.successor(l.now)
+	e.changeLaunch(func(launch *Launch) { launch.Row = 0 }) // its successor has the row
+	e.Forget = true                                         // and the request id
+	key := e.key
+	end()
+	n := l.newEntry()
+	n.Allocation = next
+	l.link(n)
+	l.attachExternal(n, nil)
+	n.key = key
+	l.index(n)
+	l.becomeWaiting(n, &l.anyHost, "its engine is launched again: "+next.lastTry())
+	l.mark(&l.anyHost)
+}
+
+// successor is the request of an entry anew.
+func (e *entry) successor(now Instant) Allocation {
+	a := Allocation{
+		RequestID: e.RequestID, Caller: e.Caller, RequestHash: e.RequestHash, Labels: e.Labels, Subordinate: e.Subordinate,
+		Requested: e.Requested, Entitled: e.Entitled, Wishes: e.Wishes, Priority: e.Priority,
+		Created: now, ReservationTTL: e.ReservationTTL, Async: e.Async, WaitDeadline: max(e.WaitDeadline, now.Add(retryWait)), Start: e.Start,
+		HostID: e.wishedHost(),
+	}
+	a.changeStart(func(s *Start) { s.Phase, s.PhaseSince, s.PhaseReason = PhaseUnknown, 0, "" })
+	a.changeLaunch(func(launch *Launch) { launch.LogDirectory = "" })
+	return a
+}
+
+// lastTry says why the last try failed.
+func (a *Allocation) lastTry() string {
+	tries := a.Launch().Tries
+	return tries[len(tries)-1].Reason
+}

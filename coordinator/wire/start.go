@@ -1,0 +1,53 @@
+package wire
+
+import (
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// PhaseFrom reads how far an engine is. A phase of a later version is not known.
+func PhaseFrom(p bursarv1.Phase) ledger.Phase {
+	if _, known := bursarv1.Phase_name[int32(p)]; !known {
+		return ledger.PhaseUnknown
+	}
+	return ledger.Phase(p) //nolint:gosec // the numbers are the same, a test holds it
+}
+
+// startMessage fills in what is known of an engine's start.
+func startMessage(m *bursarv1.Allocation, s *ledger.Start) {
+	if s == nil {
+		return
+	}
+	m.Name = s.Name
+	if s.Phase != ledger.PhaseUnknown {
+		m.Phase, m.PhaseTime, m.PhaseReason = bursarv1.Phase(s.Phase), TimeMessage(s.PhaseSince), s.PhaseReason
+	}
+	launch := s.Launch
+	if launch == nil {
+		return
+	}
+	m.Launch = &bursarv1.Launch{Account: launch.Account, Program: launch.Program, LogDirectory: launch.LogDirectory, Retries: launch.Retries}
+	for i := range launch.Tries {
+		t := &launch.Tries[i]
+		m.Launch.Tries = append(m.Launch.Tries, &bursarv1.LaunchTry{
+			HostId: t.HostID, Time: TimeMessage(t.At), Reason: t.Reason, Executed: t.Executed, ErrorOutput: t.ErrorOutput,
+		})
+	}
+}
+
+// startFrom reads the start of an agent's record. The commands of launches are in no record.
+func startFrom(m *bursarv1.Allocation) *ledger.Start {
+	s := &ledger.Start{
+		Name: CleanText(m.GetName()), Phase: PhaseFrom(m.GetPhase()), PhaseSince: instantFrom(m.GetPhaseTime()),
+		PhaseReason: truncated(CleanText(m.GetPhaseReason()), longestProblem),
+	}
+	if launch := m.GetLaunch(); launch != nil {
+		s.Launch = &ledger.Launch{
+			Account: CleanText(launch.GetAccount()), Program: CleanText(launch.GetProgram()), LogDirectory: CleanText(launch.GetLogDirectory()),
+		}
+	}
+	if s.Name == "" && s.Phase == ledger.PhaseUnknown && s.Launch == nil {
+		return nil
+	}
+	return s
+}
