@@ -86,7 +86,9 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check("starting", list(func(r *bursarv1.AllocationServiceListRequest) { r.Phases = []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING} }), named[:1])
+	check("starting", list(func(r *bursarv1.AllocationServiceListRequest) {
+		r.Phases = []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING}
+	}), named[:1])
 	check("starting or ready", list(func(r *bursarv1.AllocationServiceListRequest) {
 		r.Phases = []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING, bursarv1.Phase_PHASE_READY}
 	}), named)

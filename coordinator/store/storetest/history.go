@@ -51,7 +51,7 @@ func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation 
 			a.Labels = a.Labels.With("creator", "IDE")
 		}
 		if i%4 > 0 {
-			a.Start = &ledger.Start{Name: []string{"", "nightly"}[i%2], Phase: ledger.Phase(i % 4), PhaseSince: 7} //nolint:gosec // small
+			a.Start = &ledger.Start{Name: []string{"", "nightly"}[i%2], Phase: ledger.Phase(i % 4), PhaseSince: 7}
 		}
 		list = append(list, a)
 		c.Transitions = append(c.Transitions, a)
