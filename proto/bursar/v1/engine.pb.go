@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,6 +22,57 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// OutputStream is one of the two streams that an engine writes its output to.
+type OutputStream int32
+
+const (
+	// Both.
+	OutputStream_OUTPUT_STREAM_UNSPECIFIED OutputStream = 0
+	OutputStream_OUTPUT_STREAM_STDOUT      OutputStream = 1
+	OutputStream_OUTPUT_STREAM_STDERR      OutputStream = 2
+)
+
+// Enum value maps for OutputStream.
+var (
+	OutputStream_name = map[int32]string{
+		0: "OUTPUT_STREAM_UNSPECIFIED",
+		1: "OUTPUT_STREAM_STDOUT",
+		2: "OUTPUT_STREAM_STDERR",
+	}
+	OutputStream_value = map[string]int32{
+		"OUTPUT_STREAM_UNSPECIFIED": 0,
+		"OUTPUT_STREAM_STDOUT":      1,
+		"OUTPUT_STREAM_STDERR":      2,
+	}
+)
+
+func (x OutputStream) Enum() *OutputStream {
+	p := new(OutputStream)
+	*p = x
+	return p
+}
+
+func (x OutputStream) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_engine_proto_enumTypes[0].Descriptor()
+}
+
+func (OutputStream) Type() protoreflect.EnumType {
+	return &file_bursar_v1_engine_proto_enumTypes[0]
+}
+
+func (x OutputStream) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OutputStream.Descriptor instead.
+func (OutputStream) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{0}
+}
 
 type LaunchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,11 +322,258 @@ func (x *LaunchResponse) GetLogDirectory() string {
 	return ""
 }
 
+// Readiness says when an engine is ready for its users, and how long that may take. The engine's
+// host checks it from the engine's start until it holds once: an engine that was ready stays ready,
+// whatever it does later.
+type Readiness struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is checked. A request without a check is refused.
+	//
+	// Types that are valid to be assigned to Check:
+	//
+	//	*Readiness_Port
+	//	*Readiness_File
+	//	*Readiness_Line
+	//	*Readiness_Command
+	Check isReadiness_Check `protobuf_oneof:"check"`
+	// The time that the engine has, from its start. After that it counts as not ready for ever.
+	// Default: 5 minutes; at most 24 hours.
+	Within        *durationpb.Duration `protobuf:"bytes,5,opt,name=within,proto3" json:"within,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Readiness) Reset() {
+	*x = Readiness{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Readiness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Readiness) ProtoMessage() {}
+
+func (x *Readiness) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Readiness.ProtoReflect.Descriptor instead.
+func (*Readiness) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Readiness) GetCheck() isReadiness_Check {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+func (x *Readiness) GetPort() int32 {
+	if x != nil {
+		if x, ok := x.Check.(*Readiness_Port); ok {
+			return x.Port
+		}
+	}
+	return 0
+}
+
+func (x *Readiness) GetFile() string {
+	if x != nil {
+		if x, ok := x.Check.(*Readiness_File); ok {
+			return x.File
+		}
+	}
+	return ""
+}
+
+func (x *Readiness) GetLine() *LineCheck {
+	if x != nil {
+		if x, ok := x.Check.(*Readiness_Line); ok {
+			return x.Line
+		}
+	}
+	return nil
+}
+
+func (x *Readiness) GetCommand() *CommandCheck {
+	if x != nil {
+		if x, ok := x.Check.(*Readiness_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *Readiness) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
+type isReadiness_Check interface {
+	isReadiness_Check()
+}
+
+type Readiness_Port struct {
+	// The engine is ready when one of its processes listens on this TCP port, at any address, in
+	// the network namespace of that process. A port on which another engine or another program
+	// listens does not count. The agent connects to nothing: it reads the process table.
+	Port int32 `protobuf:"varint,1,opt,name=port,proto3,oneof"`
+}
+
+type Readiness_File struct {
+	// The engine is ready when there is something at this path: a file, a folder, a socket, a FIFO.
+	// Nothing opens it. A link counts if there is something at its end. A relative path begins at
+	// the engine's working directory. What an earlier engine has left there counts, too: the engine
+	// should remove it first, or use a name of its own, such as one with its allocation's id.
+	File string `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type Readiness_Line struct {
+	// The engine is ready when it has written a line that matches.
+	Line *LineCheck `protobuf:"bytes,3,opt,name=line,proto3,oneof"`
+}
+
+type Readiness_Command struct {
+	// The engine is ready when this command exits with 0.
+	Command *CommandCheck `protobuf:"bytes,4,opt,name=command,proto3,oneof"`
+}
+
+func (*Readiness_Port) isReadiness_Check() {}
+
+func (*Readiness_File) isReadiness_Check() {}
+
+func (*Readiness_Line) isReadiness_Check() {}
+
+func (*Readiness_Command) isReadiness_Check() {}
+
+// LineCheck looks for a line in the output of an engine.
+type LineCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A regular expression in the syntax of RE2 (https://github.com/google/re2/wiki/Syntax). It is
+	// compared with one line at a time, without the line break, and need not match all of it: ^ and $
+	// are the beginning and the end of the line. Of a line that is longer than 64 KiB the last 64 KiB
+	// count. A line without a line break counts if the engine has written nothing more for a moment.
+	// If the engine writes faster than its output is read (1 MiB for each look), the last 64 KiB of
+	// the output count.
+	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// Where it is looked for. Default: in both.
+	Stream        OutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=bursar.v1.OutputStream" json:"stream,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LineCheck) Reset() {
+	*x = LineCheck{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LineCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LineCheck) ProtoMessage() {}
+
+func (x *LineCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LineCheck.ProtoReflect.Descriptor instead.
+func (*LineCheck) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LineCheck) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *LineCheck) GetStream() OutputStream {
+	if x != nil {
+		return x.Stream
+	}
+	return OutputStream_OUTPUT_STREAM_UNSPECIFIED
+}
+
+// CommandCheck runs a command from time to time until it exits with 0.
+type CommandCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program and its arguments, as in LaunchRequest.command. It runs as the engine's user, in
+	// the engine's cgroup, with its environment and working directory, and without input. It ends
+	// after 10 s, with all that it has started. The last line that it writes is shown as the reason
+	// why the engine is not ready; the rest of its output is dropped.
+	Command       []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandCheck) Reset() {
+	*x = CommandCheck{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandCheck) ProtoMessage() {}
+
+func (x *CommandCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandCheck.ProtoReflect.Descriptor instead.
+func (*CommandCheck) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CommandCheck) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
 var File_bursar_v1_engine_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
-	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\"\xfb\x04\n" +
+	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfb\x04\n" +
 	"\rLaunchRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12<\n" +
 	"\acommand\x18\x02 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
@@ -301,7 +600,26 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
 	"allocation\x12#\n" +
-	"\rlog_directory\x18\x02 \x01(\tR\flogDirectory2N\n" +
+	"\rlog_directory\x18\x02 \x01(\tR\flogDirectory\"\x90\x02\n" +
+	"\tReadiness\x12!\n" +
+	"\x04port\x18\x01 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xff\xff\x03(\x01H\x00R\x04port\x12,\n" +
+	"\x04file\x18\x02 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80 2\n" +
+	"^[^\\x00]*$H\x00R\x04file\x12*\n" +
+	"\x04line\x18\x03 \x01(\v2\x14.bursar.v1.LineCheckH\x00R\x04line\x123\n" +
+	"\acommand\x18\x04 \x01(\v2\x17.bursar.v1.CommandCheckH\x00R\acommand\x12A\n" +
+	"\x06within\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\x06withinB\x0e\n" +
+	"\x05check\x12\x05\xbaH\x02\b\x01\"l\n" +
+	"\tLineCheck\x12$\n" +
+	"\apattern\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\apattern\x129\n" +
+	"\x06stream\x18\x02 \x01(\x0e2\x17.bursar.v1.OutputStreamB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06stream\"L\n" +
+	"\fCommandCheck\x12<\n" +
+	"\acommand\x18\x01 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
+	"^[^\\x00]*$\x80\x01\x01R\acommand*a\n" +
+	"\fOutputStream\x12\x1d\n" +
+	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022N\n" +
 	"\rEngineService\x12=\n" +
 	"\x06Launch\x12\x18.bursar.v1.LaunchRequest\x1a\x19.bursar.v1.LaunchResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
@@ -317,27 +635,37 @@ func file_bursar_v1_engine_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_engine_proto_rawDescData
 }
 
-var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_bursar_v1_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_bursar_v1_engine_proto_goTypes = []any{
-	(*LaunchRequest)(nil),  // 0: bursar.v1.LaunchRequest
-	(*LaunchLogs)(nil),     // 1: bursar.v1.LaunchLogs
-	(*LaunchResponse)(nil), // 2: bursar.v1.LaunchResponse
-	nil,                    // 3: bursar.v1.LaunchRequest.EnvironmentEntry
-	(*Resource)(nil),       // 4: bursar.v1.Resource
-	(*Allocation)(nil),     // 5: bursar.v1.Allocation
+	(OutputStream)(0),           // 0: bursar.v1.OutputStream
+	(*LaunchRequest)(nil),       // 1: bursar.v1.LaunchRequest
+	(*LaunchLogs)(nil),          // 2: bursar.v1.LaunchLogs
+	(*LaunchResponse)(nil),      // 3: bursar.v1.LaunchResponse
+	(*Readiness)(nil),           // 4: bursar.v1.Readiness
+	(*LineCheck)(nil),           // 5: bursar.v1.LineCheck
+	(*CommandCheck)(nil),        // 6: bursar.v1.CommandCheck
+	nil,                         // 7: bursar.v1.LaunchRequest.EnvironmentEntry
+	(*Resource)(nil),            // 8: bursar.v1.Resource
+	(*Allocation)(nil),          // 9: bursar.v1.Allocation
+	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 }
 var file_bursar_v1_engine_proto_depIdxs = []int32{
-	3, // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
-	1, // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
-	4, // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
-	5, // 3: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
-	0, // 4: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
-	2, // 5: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7,  // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
+	2,  // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
+	8,  // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
+	9,  // 3: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
+	5,  // 4: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
+	6,  // 5: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
+	10, // 6: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
+	0,  // 7: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
+	1,  // 8: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
+	3,  // 9: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
+	9,  // [9:10] is the sub-list for method output_type
+	8,  // [8:9] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_engine_proto_init() }
@@ -348,18 +676,25 @@ func file_bursar_v1_engine_proto_init() {
 	file_bursar_v1_allocation_proto_init()
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_engine_proto_msgTypes[1].OneofWrappers = []any{}
+	file_bursar_v1_engine_proto_msgTypes[3].OneofWrappers = []any{
+		(*Readiness_Port)(nil),
+		(*Readiness_File)(nil),
+		(*Readiness_Line)(nil),
+		(*Readiness_Command)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_engine_proto_rawDesc), len(file_bursar_v1_engine_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_bursar_v1_engine_proto_goTypes,
 		DependencyIndexes: file_bursar_v1_engine_proto_depIdxs,
+		EnumInfos:         file_bursar_v1_engine_proto_enumTypes,
 		MessageInfos:      file_bursar_v1_engine_proto_msgTypes,
 	}.Build()
 	File_bursar_v1_engine_proto = out.File
