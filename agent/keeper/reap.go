@@ -26,17 +26,21 @@ func (e *engine) await() {
 		<-left.C
 	}
 	defer left.Stop()
-	leader := time.Time{} // when the main process ended
+	var leader, last time.Time // when the main process ended, and when only the helper was left
+	var over <-chan time.Time  // set once only the helper is left
 	for {
 		select {
 		case d, more := <-deaths:
 			now := time.Now().UTC()
+			if more && (e.helper.waited(d) || over != nil) {
+				continue // it is none of the engine's
+			}
 			if more {
 				e.ended.Use.add(useOf(&d.used, e.ownRSS))
 			}
 			switch {
 			case !more:
-				e.end(cmp.Or(leader, now), now)
+				e.end(cmp.Or(leader, now), cmp.Or(last, now))
 				return
 			case d.pid == e.process.Pid:
 				e.ended.Exit, leader = d.exit, now
@@ -44,6 +48,14 @@ func (e *engine) await() {
 			case !leader.IsZero():
 				e.follow(d.exit)
 			}
+			if !leader.IsZero() && e.helper.alone() {
+				left.Stop()
+				e.helper.stop()
+				last, over = now, time.After(helperEnd)
+			}
+		case <-over: // a file system holds the helper
+			e.end(leader, last)
+			return
 		case <-left.C:
 			e.ended.LeaderTime = &leader
 			e.write(Record{Exit: e.ended.Exit, Time: leader, Left: true})

@@ -83,6 +83,9 @@ type Request struct {
 	Added map[string]string
 	// Note is kept next to the record.
 	Note Note
+	// Look says how a helper of the keeper looks whether the engine is ready, as package ready makes
+	// it. Nil: none does.
+	Look *keeper.Look
 }
 
 // Logs say where output goes.
@@ -153,6 +156,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
 		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines, Hold: true,
+		Look: r.Look,
 	}
 	if spec.Log.MaxBytes == 0 {
 		spec.Log.MaxBytes = defaultLogBytes
