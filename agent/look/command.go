@@ -126,6 +126,8 @@ func (c *command) await(ctx context.Context, pid int) (status unix.WaitStatus, e
 		ended = true
 	case <-ctx.Done():
 	}
-	keeper.KillBelow(os.Getpid(), killPatience)
+	if !ended || !errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WALL|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD) {
+		keeper.KillBelow(os.Getpid(), killPatience)
+	}
 	return status, ended
 }
