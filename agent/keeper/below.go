@@ -1,6 +1,11 @@
 package keeper
 
 import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -8,9 +13,14 @@ import (
 	"github.com/bursar/bursar/internal/processtable"
 )
 
-// stopRounds is how often processes are looked for and stopped before they are killed. A process
-// that is stopped starts no other one, so that two or three rounds find all.
-const stopRounds = 20
+const (
+	// stopRounds is how often processes are looked for and stopped before they are killed. A process
+	// that is stopped starts no other one, so that two or three rounds find all, unless they fork and
+	// exit faster than they are found.
+	stopRounds = 100
+	// mostBelow bounds how many processes one round finds.
+	mostBelow = 1 << 15
+)
 
 // KillBelow kills all that descends from a process, until nothing of it runs, or the time is over.
 // The process itself goes on. It reports whether nothing is left: processes of other users, such as
@@ -36,13 +46,8 @@ func KillBelow(pid int, patience time.Duration) bool {
 func stopBelow(pid int) []int {
 	stopped := make(map[int]bool)
 	for range stopRounds {
-		table, fresh := processtable.Read(), false
-		var all []int
-		for other, p := range table {
-			if p.Ended || !table.Descends(other, pid) {
-				continue
-			}
-			all = append(all, other)
+		all, fresh := below(pid), false
+		for _, other := range all {
 			if !stopped[other] {
 				_ = unix.Kill(other, unix.SIGSTOP) // it may have ended
 				stopped[other], fresh = true, true
@@ -52,9 +57,62 @@ func stopBelow(pid int) []int {
 			return all
 		}
 	}
-	all := make([]int, 0, len(stopped))
-	for other := range stopped {
-		all = append(all, other)
+	return slices.Collect(maps.Keys(stopped))
+}
+
+// below lists what descends from a process and has not ended. It reads the children of each process
+// from the kernel, which takes microseconds if there are few. If the kernel does not keep them
+// (without CONFIG_PROC_CHILDREN), it reads the whole process table.
+func below(pid int) (all []int) {
+	known := map[int]bool{pid: true}
+	for queue := []int{pid}; len(queue) > 0 && len(all) < mostBelow; queue = queue[1:] {
+		list, err := children(queue[0])
+		if err != nil {
+			return belowInTable(pid)
+		}
+		for _, child := range list {
+			if known[child] {
+				continue
+			}
+			known[child] = true
+			if p, there := processtable.Look(child); there && !p.Ended && p.Parent == queue[0] {
+				all, queue = append(all, child), append(queue, child)
+			}
+		}
+	}
+	return all
+}
+
+// children lists the children of each thread of a process. A process that has ended has none.
+func children(pid int) (list []int, err error) {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil, nil
+	}
+	for _, thread := range threads {
+		content, err := os.ReadFile(tasks + "/" + thread.Name() + "/children")
+		if err != nil {
+			if _, gone := os.Lstat(tasks + "/" + thread.Name()); gone != nil {
+				continue
+			}
+			return nil, err //nolint:wrapcheck // no caller tells it
+		}
+		for word := range strings.FieldsSeq(string(content)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				list = append(list, child)
+			}
+		}
+	}
+	return list, nil
+}
+
+func belowInTable(pid int) (all []int) {
+	table := processtable.Read()
+	for other, p := range table {
+		if !p.Ended && table.Descends(other, pid) {
+			all = append(all, other)
+		}
 	}
 	return all
 }

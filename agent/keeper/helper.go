@@ -3,6 +3,7 @@ package keeper
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -14,8 +15,9 @@ import (
 )
 
 const (
-	// helperPatience is how much longer than its limit a look may take until the helper is killed.
-	helperPatience = 3 * time.Second
+	// helperPatience is how much later than it should a helper may tell that a look has ended, or
+	// that the next one begins, until it is killed.
+	helperPatience = 2 * time.Second
 	// helperPause is the time between the end of a helper that has failed and the start of the next.
 	// It doubles with each, up to mostHelperPause.
 	helperPause     = time.Second
@@ -133,12 +135,15 @@ func (h *helper) start(left time.Duration) (toHelper, looks *os.File, err error)
 // follow reads what the helper writes at the beginning and at the end of each look. It returns true
 // if nothing came for too long, and false if the helper has closed the pipe.
 func (h *helper) follow(looks *os.File) (hangs bool) {
-	longest := max(h.spec.Look.Limit, h.spec.Look.Interval) + helperPatience
-	var buffer [64]byte
+	longest := h.spec.Look.Limit // until the first look begins
+	var beat [1]byte
 	for {
-		_ = looks.SetReadDeadline(time.Now().Add(longest)) // a pipe has deadlines
-		if _, err := looks.Read(buffer[:]); err != nil {
+		_ = looks.SetReadDeadline(time.Now().Add(longest + helperPatience)) // a pipe has deadlines
+		if _, err := looks.Read(beat[:]); err != nil {
 			return errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		if longest = h.spec.Look.Interval; beat[0] == LookBegins {
+			longest = h.spec.Look.Limit
 		}
 	}
 }
@@ -161,8 +166,29 @@ func (h *helper) waited(d death) bool {
 		return false
 	}
 	h.pid, h.failed = 0, d.exit.Code == nil || *d.exit.Code != 0
+	if h.failed {
+		killSession(d.pid)
+	}
 	close(h.died)
 	return true
+}
+
+// killSession kills what a helper has left that could not clean up: the kernel has made it the
+// keeper's. A process that has left the helper's session too cannot be told from one of the engine,
+// and ends with that.
+func killSession(session int) {
+	for range stopRounds {
+		left := false
+		for _, other := range below(os.Getpid()) {
+			if p, there := processtable.Look(other); there && !p.Ended && p.Session == session {
+				left = true
+				_ = unix.Kill(other, unix.SIGKILL) // it may have ended
+			}
+		}
+		if !left {
+			return
+		}
+	}
 }
 
 // kill kills the helper with all that it has started.
@@ -201,11 +227,7 @@ func (h *helper) alone() bool {
 	if pid == 0 {
 		return false
 	}
-	table := processtable.Read()
-	for other, p := range table {
-		if !p.Ended && other != pid && table.Descends(other, os.Getpid()) && !table.Descends(other, pid) {
-			return false
-		}
-	}
-	return true
+	all := below(os.Getpid())
+	helpers := append(below(pid), pid)
+	return !slices.ContainsFunc(all, func(other int) bool { return !slices.Contains(helpers, other) })
 }

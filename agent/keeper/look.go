@@ -21,6 +21,12 @@ const (
 	MaxLooks = 32
 )
 
+// The bytes that a helper writes to descriptor 1: a look begins, or has ended.
+const (
+	LookBegins = 'b'
+	LookEnded  = 'e'
+)
+
 // Look is a check of an engine that a helper makes: as the engine's user, in its cgroup, from the
 // moment that the engine begins. Exactly one of File, Line and Command is set.
 type Look struct {

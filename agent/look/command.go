@@ -29,11 +29,10 @@ type command struct {
 }
 
 func (c *command) look(ctx context.Context) (bool, string) {
-	if c.none != nil {
-		select {
-		case <-c.none:
-		default:
-			return false, "the command has left processes that its user may not end"
+	if c.none != nil && !c.over() {
+		keeper.KillBelow(os.Getpid(), killPatience)
+		if !c.over() {
+			return false, "the command has left processes that cannot be ended"
 		}
 	}
 	pid, out, err := c.start()
@@ -67,7 +66,18 @@ func (c *command) look(ctx context.Context) (bool, string) {
 	return false, how
 }
 
-// start starts the command in a session of its own, with one pipe for both of its outputs.
+// over reports whether nothing is left of the last run.
+func (c *command) over() bool {
+	select {
+	case <-c.none:
+		return true
+	case <-time.After(drainTime): // the end of the last process is being waited for
+		return false
+	}
+}
+
+// start starts the command in a process group of its own, with one pipe for both of its outputs. It
+// stays in the session of this process, by which the keeper knows it if this process is killed.
 func (c *command) start() (pid int, out *os.File, err error) {
 	program, err := keeper.Find(c.spec.Look.Command[0], c.spec.Environment)
 	if err != nil {
@@ -90,7 +100,7 @@ func (c *command) start() (pid int, out *os.File, err error) {
 	process, err := keeper.StartClean(program, c.spec.Look.Command, &os.ProcAttr{
 		Dir: c.spec.WorkingDirectory, Env: environment, Files: []*os.File{null, write, write},
 		// It ends with this process, however that ends.
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
 		if wrong, is := errors.AsType[*os.PathError](err); is {

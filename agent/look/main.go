@@ -89,12 +89,11 @@ type helper struct {
 
 func (h *helper) run(ctx context.Context) int {
 	for {
-		began := time.Now()
-		h.beat()
+		h.beat(keeper.LookBegins)
 		look, cancel := context.WithTimeout(ctx, h.spec.Limit)
 		ready, reason := h.probe.look(look)
 		cancel()
-		h.beat()
+		h.beat(keeper.LookEnded)
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -110,7 +109,7 @@ func (h *helper) run(ctx context.Context) int {
 		if left <= 0 {
 			return 0
 		}
-		timer := time.NewTimer(min(left, Pause(now.Sub(h.began), now.Sub(began), h.spec.Interval)))
+		timer := time.NewTimer(min(left, Pause(now.Sub(h.began), 0, h.spec.Interval)))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -121,7 +120,7 @@ func (h *helper) run(ctx context.Context) int {
 }
 
 // beat tells the keeper that a look begins or ends.
-func (h *helper) beat() { _, _ = os.Stdout.Write([]byte{'.'}) }
+func (h *helper) beat(beat byte) { _, _ = os.Stdout.Write([]byte{beat}) }
 
 // note appends to the record. A few lines are enough to see what an engine waits for.
 func (h *helper) note(l keeper.Looked) {
