@@ -61,6 +61,9 @@ type lines struct {
 // skip forgets the last line: what follows is not what comes after it.
 func (l *lines) skip() { l.part, l.lost = l.part[:0], true }
 
+// restart forgets the last line: what follows is the beginning of another one.
+func (l *lines) restart() { l.part, l.lost = l.part[:0], false }
+
 // write takes the next part of the stream, and reports whether a line in it matches.
 func (l *lines) write(p []byte) bool {
 	for {
@@ -71,7 +74,7 @@ func (l *lines) write(p []byte) bool {
 		}
 		l.add(p[:at])
 		found := l.matches()
-		l.part, l.lost = l.part[:0], false
+		l.restart()
 		if found {
 			return true
 		}

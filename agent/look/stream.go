@@ -73,16 +73,14 @@ func (s *stream) begin() (there, found bool, err error) {
 	}
 	s.opened = true
 	if stat.Size > firstBytes {
-		s.offset = stat.Size - firstBytes
-		s.lines.skip()
+		s.skipTo(stat.Size - firstBytes)
 		return true, false, nil
 	}
 	current, inode := s.fd, s.inode
 	before, err := s.open(s.path + ".1")
 	if err == nil {
 		if rest := firstBytes - stat.Size; before.Size > rest {
-			s.offset = before.Size - rest
-			s.lines.skip()
+			s.skipTo(before.Size - rest)
 		}
 		_, found, err = s.read(context.Background())
 		_ = unix.Close(s.fd) // it was only read
@@ -91,6 +89,13 @@ func (s *stream) begin() (there, found bool, err error) {
 	}
 	s.fd, s.inode, s.offset = current, inode, 0
 	return true, found, err
+}
+
+// skipTo leaves out what is before a place in the file. The byte before it says whether a line
+// begins there.
+func (s *stream) skipTo(offset int64) {
+	s.offset = offset - 1
+	s.lines.skip()
 }
 
 // open opens a file from its beginning. It follows no link, and opens nothing but a regular file.
@@ -129,11 +134,10 @@ func (s *stream) read(ctx context.Context) (fresh, found bool, err error) {
 	}
 	if stat.Size < s.offset { // it was truncated
 		s.offset = 0
-		s.lines.skip()
+		s.lines.restart()
 	}
 	if stat.Size-s.offset > mostBytes {
-		s.offset = stat.Size - firstBytes
-		s.lines.skip()
+		s.skipTo(stat.Size - firstBytes)
 	}
 	buffer := make([]byte, chunk)
 	for left := int64(mostBytes); left > 0 && ctx.Err() == nil; {
