@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// LookMode is the first argument of the program if it is a helper: it looks whether an engine is
-	// ready. The second one is the allocation.
+	// LookMode is the first argument of the program if it is a helper: it looks whether an engine
+	// is ready. The second one is the allocation.
 	LookMode = "look"
 	// MaxLookReason bounds Looked.Reason, in bytes.
 	MaxLookReason = 512

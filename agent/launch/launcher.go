@@ -83,8 +83,8 @@ type Request struct {
 	Added map[string]string
 	// Note is kept next to the record.
 	Note Note
-	// Look says how a helper of the keeper looks whether the engine is ready, as package ready makes
-	// it. Nil: none does.
+	// Look says how a helper of the keeper looks whether the engine is ready, as package ready
+	// makes it. Nil: none does.
 	Look *keeper.Look
 }
 

@@ -229,8 +229,8 @@ func (r Records) Looked(id string) (keeper.Looked, error) {
 	return looked, nil
 }
 
-// Size returns how many bytes a record has, which grows with all that is found. ErrNone: there is no
-// record.
+// Size returns how many bytes a record has, which grows with all that is found. ErrNone: there is
+// no record.
 func (r Records) Size(id string) (int64, error) {
 	if cgroup.CheckID(id) != nil {
 		return 0, ErrNone

@@ -49,7 +49,7 @@ func (c *command) look(ctx context.Context) (bool, string) {
 	status, ended := c.await(ctx, pid)
 	_ = out.SetReadDeadline(time.Now().Add(drainTime)) // another process may have the pipe
 	<-copied
-	how := ""
+	var how string
 	switch {
 	case !ended:
 		how = "the command did not end within " + c.spec.Look.Limit.String()

@@ -55,7 +55,7 @@ func Main() int {
 	go func() {
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
-		time.Sleep(endPatience)
+		<-time.After(endPatience)
 		os.Exit(1) //nolint:forbidigo // a file system holds the look
 	}()
 	h := helper{spec: spec.Look, began: time.Now()}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 )
 
 const (
@@ -60,17 +61,9 @@ func instructions(re *syntax.Regexp) int {
 func hasLineBreak(re *syntax.Regexp) bool {
 	switch re.Op { //nolint:exhaustive // the others match nothing, or more than a line break
 	case syntax.OpLiteral:
-		for _, r := range re.Rune {
-			if r == '\n' {
-				return true
-			}
-		}
+		return slices.Contains(re.Rune, '\n')
 	case syntax.OpConcat, syntax.OpCapture, syntax.OpPlus:
-		for _, sub := range re.Sub {
-			if hasLineBreak(sub) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(re.Sub, hasLineBreak)
 	case syntax.OpRepeat:
 		return re.Min > 0 && hasLineBreak(re.Sub[0])
 	}

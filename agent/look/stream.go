@@ -11,8 +11,8 @@ import (
 const (
 	// firstBytes is how much of the output that was there before the first look counts.
 	firstBytes = 64 << 10
-	// mostBytes is how much of a stream one look reads. If more was written since the last one, only
-	// the last firstBytes count.
+	// mostBytes is how much of a stream one look reads. If more was written since the last one,
+	// only the last firstBytes count.
 	mostBytes = 1 << 20
 	chunk     = 32 << 10
 )
@@ -39,7 +39,7 @@ func (s *stream) look(ctx context.Context) (bool, error) {
 	fresh := false
 	for ctx.Err() == nil {
 		if s.fd < 0 {
-			there, found, err := s.begin()
+			there, found, err := s.begin(ctx)
 			if !there || found || err != nil {
 				return found, err
 			}
@@ -60,7 +60,7 @@ func (s *stream) look(ctx context.Context) (bool, error) {
 }
 
 // begin opens the file. If it is the first one, its end and that of the one before count.
-func (s *stream) begin() (there, found bool, err error) {
+func (s *stream) begin(ctx context.Context) (there, found bool, err error) {
 	stat, err := s.open(s.path)
 	if errors.Is(err, unix.ENOENT) {
 		return false, false, nil
@@ -82,7 +82,7 @@ func (s *stream) begin() (there, found bool, err error) {
 		if rest := firstBytes - stat.Size; before.Size > rest {
 			s.skipTo(before.Size - rest)
 		}
-		_, found, err = s.read(context.Background())
+		_, found, err = s.read(ctx)
 		_ = unix.Close(s.fd) // it was only read
 	} else {
 		err = nil // there is none

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,24 +44,24 @@ func TestMain(m *testing.M) {
 }
 
 func beListener(what []string) {
-	listener, err := net.Listen(what[1], what[2]) //nolint:noctx // it listens until it is killed
+	listener, err := net.Listen(what[1], what[2])
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	_, _ = fmt.Fprintln(os.Stdout, "listens on", listener.Addr())
-	ended := make(chan error)
-	go func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		for {
 			if _, err := listener.Accept(); err != nil {
-				ended <- err
+				return
 			}
 		}
-	}()
+	})
 	if what[0] == "threads" {
 		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread, which is the first one
 	}
-	<-ended
+	serving.Wait()
 }
 
 func init() { //nolint:gochecknoinits // the only way to keep the main goroutine on the first thread
@@ -138,7 +139,7 @@ func newAgent(t *testing.T) *agent {
 // folder is a directory that every user may enter; if this is root, the engine's user owns it.
 func (a *agent) folder() string {
 	a.t.Helper()
-	dir, err := os.MkdirTemp("", "ready") //nolint:usetesting // t.TempDir is for its owner alone
+	dir, err := os.MkdirTemp("", "ready")
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -300,10 +301,8 @@ func (a *agent) port() int32 {
 }
 
 // listen is a part of a script that listens.
-func listen(network, address string, port int32) string { return run("listen", network, address, port) }
-
-func run(what, network, address string, port int32) string {
-	return fmt.Sprintf("%s=%q \"$LISTENER\"", asListener, fmt.Sprintf("%s %s %s:%d", what, network, address, port))
+func listen(address string, port int32) string {
+	return fmt.Sprintf("%s=%q \"$LISTENER\"", asListener, fmt.Sprintf("listen tcp4 %s:%d", address, port))
 }
 
 // start starts a process that is no engine's, and returns when it has said a line.

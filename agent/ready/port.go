@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// relistAfter is how long it may take until a process is seen that is the first of its engine in
-	// another network namespace.
+	// relistAfter is how long it may take until a process is seen that is the first of its engine
+	// in another network namespace.
 	relistAfter = 2 * time.Second
 	// maxProcesses, maxNamespaces, maxThreads and maxDescriptors bound one look.
 	maxProcesses   = 4096
@@ -208,7 +208,7 @@ type search struct {
 // has reports whether a process has one of the sockets open.
 func (s *search) has(pid int32) bool {
 	for folder := range threads(s.proc, pid) {
-		any, found, err := s.hasIn(filepath.Join(s.proc, folder, "fd"))
+		some, found, err := s.hasIn(filepath.Join(s.proc, folder, "fd"))
 		if found {
 			return true
 		}
@@ -218,15 +218,15 @@ func (s *search) has(pid int32) bool {
 			}
 			return false
 		}
-		if any || s.left <= 0 {
+		if some || s.left <= 0 {
 			return false // all of its threads share them
 		}
 	}
 	return false
 }
 
-// hasIn looks through one folder of open files. any: there are some.
-func (s *search) hasIn(folder string) (any, found bool, err error) {
+// hasIn looks through one folder of open files. some: there are any.
+func (s *search) hasIn(folder string) (some, found bool, err error) {
 	dir, err := os.Open(folder) //nolint:gosec // below the process table
 	if err != nil {
 		return false, false, err //nolint:wrapcheck // names the folder
@@ -236,23 +236,23 @@ func (s *search) hasIn(folder string) (any, found bool, err error) {
 	for s.left > 0 {
 		names, err := dir.Readdirnames(256)
 		for _, name := range names {
-			any = true
+			some = true
 			if s.left--; s.left < 0 {
-				return any, false, nil
+				return some, false, nil
 			}
 			n, err := unix.Readlinkat(int(dir.Fd()), name, target[:])
 			if err != nil {
 				continue // it was closed
 			}
 			if inode, is := socketInode(target[:n]); is && s.inodes[inode] {
-				return any, true, nil
+				return some, true, nil
 			}
 		}
 		if err != nil || len(names) == 0 {
-			return any, false, nil // its end; or the process has ended
+			return some, false, nil // its end; or the process has ended
 		}
 	}
-	return any, false, nil
+	return some, false, nil
 }
 
 // socketInode reads the name of an open socket, "socket:[123]".

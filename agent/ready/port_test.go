@@ -48,7 +48,7 @@ func asEnvironment(what, network, address string, port int32) func(*launch.Reque
 func TestAPortThatIsOpenedLate(t *testing.T) {
 	a := newAgent(t)
 	port, fifo := a.port(), a.fifo()
-	e := a.launch("read x < "+fifo+"; "+listen("tcp4", "127.0.0.1", port), ready.Spec{Port: port, Within: 20 * time.Second})
+	e := a.launch("read x < "+fifo+"; "+listen("127.0.0.1", port), ready.Spec{Port: port, Within: 20 * time.Second})
 	results := e.watch()
 	select {
 	case got := <-results:
@@ -64,7 +64,7 @@ func TestAPortThatIsOpenedLate(t *testing.T) {
 func TestAPortOfADaemonOfTheEngine(t *testing.T) {
 	a := newAgent(t)
 	port := a.port()
-	e := a.launch("(setsid sh -c '"+listen("tcp4", "127.0.0.1", port)+"' & ) ; exit 0", ready.Spec{Port: port, Within: 20 * time.Second})
+	e := a.launch("(setsid sh -c '"+listen("127.0.0.1", port)+"' & ) ; exit 0", ready.Spec{Port: port, Within: 20 * time.Second})
 	if got := e.result(e.watch()); got.Phase != bursarv1.Phase_PHASE_READY {
 		t.Errorf("%+v", got)
 	}
@@ -108,7 +108,7 @@ func TestAPortOfAnotherProcessIsNotReady(t *testing.T) {
 func TestAPortOfAnEngineBelowIsNotReady(t *testing.T) {
 	a := newAgent(t)
 	port := a.port()
-	e := a.launch(listen("tcp4", "127.0.0.1", port)+" & echo $! > pid; wait", ready.Spec{Port: port, Within: time.Second})
+	e := a.launch(listen("127.0.0.1", port)+" & echo $! > pid; wait", ready.Spec{Port: port, Within: time.Second})
 	var below process.Ref
 	for below.PID == 0 {
 		refs, err := process.Descendants("/proc", e.Root)
@@ -138,7 +138,7 @@ func TestAPortInAnotherNetworkNamespace(t *testing.T) {
 	a.user = osuser.User{Name: "root", Home: "/", Shell: "/bin/sh"}
 	port := a.port()
 	within := ready.Spec{Port: port, Within: 20 * time.Second}
-	inside := a.launch("unshare -n sh -c '"+listen("tcp4", "0.0.0.0", port)+"'", within)
+	inside := a.launch("unshare -n sh -c '"+listen("0.0.0.0", port)+"'", within)
 	if got := inside.result(inside.watch()); got.Phase != bursarv1.Phase_PHASE_READY {
 		t.Errorf("%+v", got)
 	}

@@ -40,8 +40,8 @@ type Subject struct {
 	WorkingDirectory string
 }
 
-// Refuse returns an error if the check is wrong, or if its result could not be seen: then the engine
-// would never be ready. The error is a *launch.FieldError.
+// Refuse returns an error if the check is wrong, or if its result could not be seen: then the
+// engine would never be ready. The error is a *launch.FieldError.
 func (s Sight) Refuse(spec Spec, on Subject) error {
 	if err := spec.Check(); err != nil {
 		return err
@@ -50,10 +50,9 @@ func (s Sight) Refuse(spec Spec, on Subject) error {
 		return s.refusePort(spec.Port, on)
 	}
 	c := spec.Stored()
-	field, value := c.What, c.What
+	field, value := c.What, shown(spec.File)
 	switch {
 	case spec.File != "":
-		value = shown(spec.File)
 	case spec.Line != nil:
 		field, value = "line.pattern", shown(spec.Line.Pattern)
 	default:

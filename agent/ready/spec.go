@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// DefaultWithin is the time that an engine has to become ready, and MaxWithin the longest.
+	// DefaultWithin is the time that an engine has to become ready.
 	DefaultWithin = 5 * time.Minute
-	MaxWithin     = 24 * time.Hour
+	// MaxWithin is the longest time that it may have.
+	MaxWithin = 24 * time.Hour
 	// The longest time between two looks. A command costs its user more than the others.
 	defaultInterval = time.Second
 	commandInterval = 5 * time.Second
@@ -188,8 +189,8 @@ func (s Spec) Stored() Check {
 	return c
 }
 
-// Look is what the keeper of an engine has to get for the check, as launch.Request.Look. Nil: it has
-// nothing to do. directory is the engine's working directory.
+// Look is what the keeper of an engine has to get for the check, as launch.Request.Look. Nil: it
+// has nothing to do. directory is the engine's working directory.
 func (s Spec) Look(directory string) *keeper.Look {
 	l := &keeper.Look{Interval: s.interval(), Limit: lookLimit, Within: s.within()}
 	switch {

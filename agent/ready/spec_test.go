@@ -82,7 +82,8 @@ func TestChecksOfRequests(t *testing.T) {
 		"port 0": {&bursarv1.Readiness{Check: &bursarv1.Readiness_Port{}}, ready.Spec{}, "port", "0"},
 		"a port": {
 			&bursarv1.Readiness{Check: &bursarv1.Readiness_Port{Port: 80}, Within: durationpb.New(time.Minute)},
-			ready.Spec{Port: 80, Within: time.Minute}, "", "",
+			ready.Spec{Port: 80, Within: time.Minute},
+			"", "",
 		},
 		"no time": {
 			&bursarv1.Readiness{Check: &bursarv1.Readiness_Port{Port: 80}, Within: durationpb.New(0)}, ready.Spec{}, "within", "0s",
@@ -94,7 +95,8 @@ func TestChecksOfRequests(t *testing.T) {
 		"an empty file": {&bursarv1.Readiness{Check: &bursarv1.Readiness_File{}}, ready.Spec{}, "file", ""},
 		"a line": {
 			&bursarv1.Readiness{Check: &bursarv1.Readiness_Line{Line: &bursarv1.LineCheck{Pattern: "x", Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDERR}}},
-			ready.Spec{Line: &ready.Line{Pattern: "x", Stream: ready.Stderr}}, "", "",
+			ready.Spec{Line: &ready.Line{Pattern: "x", Stream: ready.Stderr}},
+			"", "",
 		},
 		"an unknown stream": {
 			&bursarv1.Readiness{Check: &bursarv1.Readiness_Line{Line: &bursarv1.LineCheck{Pattern: "x", Stream: 9}}}, ready.Spec{}, "line.stream", "9",
@@ -102,7 +104,8 @@ func TestChecksOfRequests(t *testing.T) {
 		"a line that is nil": {&bursarv1.Readiness{Check: &bursarv1.Readiness_Line{}}, ready.Spec{}, "check", "0 checks"},
 		"a command": {
 			&bursarv1.Readiness{Check: &bursarv1.Readiness_Command{Command: &bursarv1.CommandCheck{Command: []string{"a", "b"}}}},
-			ready.Spec{Command: []string{"a", "b"}}, "", "",
+			ready.Spec{Command: []string{"a", "b"}},
+			"", "",
 		},
 		"an empty command": {&bursarv1.Readiness{Check: &bursarv1.Readiness_Command{Command: &bursarv1.CommandCheck{}}}, ready.Spec{}, "command.command", ""},
 	} {

@@ -55,8 +55,8 @@ type Watcher struct {
 	tables  *tables
 	counts  counts
 	running sync.WaitGroup
-	// looking is held by the look at a port that is under way: all of them together take one core at
-	// most, whatever the engines have open.
+	// looking is held by the look at a port that is under way: all of them together take one core
+	// at most, whatever the engines have open.
 	looking sync.Mutex
 }
 
@@ -67,8 +67,8 @@ func New(deps Deps) *Watcher {
 	return w
 }
 
-// Watch follows an engine until it is ready or has failed to be, sends that, and closes the channel.
-// If ctx ends before, it closes the channel without a result, and the check may be resumed.
+// Watch follows an engine until it is ready or has failed to be, sends that, and closes the
+// channel. If ctx ends before, it closes the channel without a result, and the check may be resumed.
 func (w *Watcher) Watch(ctx context.Context, e Engine, c Check) <-chan Result {
 	results := make(chan Result, 1)
 	w.running.Go(func() {
@@ -196,7 +196,7 @@ func (p *helperProbe) look(context.Context) (finding, error) {
 	case errors.Is(err, launch.ErrNone):
 		return finding{reason: "the engine has no record"}, nil
 	case err != nil:
-		return finding{reason: err.Error()}, nil
+		return finding{reason: err.Error()}, nil //nolint:nilerr // the next look may do better
 	case size == p.size && p.last != (finding{}):
 		return p.last, nil
 	}
@@ -205,7 +205,7 @@ func (p *helperProbe) look(context.Context) (finding, error) {
 	case errors.Is(err, launch.ErrNone):
 		return finding{reason: "no look has ended yet"}, nil
 	case err != nil:
-		return finding{reason: err.Error()}, nil
+		return finding{reason: err.Error()}, nil //nolint:nilerr // the next look may do better
 	}
 	p.size, p.last = size, finding{ready: looked.Ready, at: looked.Time, reason: looked.Reason}
 	return p.last, nil

@@ -18,8 +18,8 @@ const (
 	// helperPatience is how much later than it should a helper may tell that a look has ended, or
 	// that the next one begins, until it is killed.
 	helperPatience = 2 * time.Second
-	// helperPause is the time between the end of a helper that has failed and the start of the next.
-	// It doubles with each, up to mostHelperPause.
+	// helperPause is the time between the end of a helper that has failed and the start of the
+	// next. It doubles with each, up to mostHelperPause.
 	helperPause     = time.Second
 	mostHelperPause = time.Minute
 	// helperEnd is how long the end of a helper that was killed is waited for when the engine has
