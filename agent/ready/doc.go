@@ -8,8 +8,8 @@
 // reads the process table and the record, and no file of a user.
 //
 // A Check is the part of a Spec that the caller has to store, with the Result once there is one.
-// After a restart the caller calls Watch again for engines without a result. Their helpers have gone
-// on meanwhile.
+// After a restart the caller calls Watch again for engines without a result. Their helpers have
+// gone on meanwhile.
 //
 // A Watcher may be used by several goroutines at once. Each Watch has a goroutine of its own, for
 // which Wait waits.

@@ -18,8 +18,8 @@ import (
 
 const soon = 30 * time.Second
 
-// limited makes one look end after a second.
-func limited(r *launch.Request) { r.Look.Limit = time.Second }
+// limited makes one look end after half a second.
+func limited(r *launch.Request) { r.Look.Limit = 500 * time.Millisecond }
 
 func TestAFileIsReady(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -40,6 +40,7 @@ func TestAFileIsReady(t *testing.T) {
 		"no rights":           {"mkdir it; chmod 0 it", "it/below", false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			fifo := a.fifo()
 			spec := ready.Spec{File: test.file, Within: soon}
@@ -99,6 +100,7 @@ func TestALineIsReady(t *testing.T) {
 		"a pattern that a naive one hangs": {"head -c 60000 /dev/zero | tr '\\0' a; echo", ready.Line{Pattern: "(a*)*(a*)*b"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			fifo := a.fifo()
 			spec := ready.Spec{Line: &test.line, Within: soon}
@@ -122,6 +124,7 @@ func TestALineIsReady(t *testing.T) {
 func TestALineInFilesThatAreReplaced(t *testing.T) {
 	for name, keep := range map[string]int32{"kept": 3, "removed": 0} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			fifo := a.fifo()
 			e := a.launch("seq 1 100; read x < "+fifo+"; seq 101 1000; exec sleep 1000", ready.Spec{Line: &ready.Line{Pattern: "^777$"}, Within: soon},
@@ -143,6 +146,7 @@ func TestOutputThatIsNoFile(t *testing.T) {
 		"a link": "ln -sf /etc/passwd $LOGS/stdout", "a FIFO": "rm $LOGS/stdout; mkfifo $LOGS/stdout", "a folder": "rm $LOGS/stdout; mkdir $LOGS/stdout",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			logs := a.folder()
 			fifo := a.fifo()
@@ -178,16 +182,16 @@ func TestACommandIsKilledWithAllThatItHasStarted(t *testing.T) {
 	// Two processes, each of which starts the next and ends: never more.
 	const comets = "f() { (f &) }; f && f; sleep 7654"
 	for name, test := range map[string]struct{ script, reason string }{
-		"it hangs":                       {"sleep 7654", "did not end within 1s"},
-		"it ignores all signals":         {"trap '' TERM HUP INT QUIT USR1; while :; do sleep 7654; done", "did not end within 1s"},
+		"it hangs":                       {"sleep 7654", "did not end within 500ms"},
+		"it ignores all signals":         {"trap '' TERM HUP INT QUIT USR1; while :; do sleep 7654; done", "did not end within 500ms"},
 		"it leaves a daemon and fails":   {hidden + "exit 4", "exits with 4"},
-		"it leaves a daemon and hangs":   {hidden + "sleep 7654", "did not end within 1s"},
-		"it forks and ends for ever":     {comets, "did not end within 1s"},
+		"it leaves a daemon and hangs":   {hidden + "sleep 7654", "did not end within 500ms"},
+		"it forks and ends for ever":     {comets, "did not end within 500ms"},
 		"it has 300 children":            {"for i in $(seq 300); do (trap '' TERM; sleep 7654; sleep 7654) & done; sleep 7654", ""},
-		"it writes without end":          {"exec yes", "did not end within 1s: y"},
-		"it closes its output":           {"exec >&- 2>&-; sleep 7654", "did not end within 1s"},
-		"it writes a line without end":   {"exec tr '\\0' z < /dev/zero", "did not end within 1s: zzz"},
-		"it stops its parent, and hangs": {"kill -STOP $PPID; sleep 7654", "did not end within 1s"},
+		"it writes without end":          {"exec yes", "did not end within 500ms: y"},
+		"it closes its output":           {"exec >&- 2>&-; sleep 7654", "did not end within 500ms"},
+		"it writes a line without end":   {"exec tr '\\0' z < /dev/zero", "did not end within 500ms: zzz"},
+		"it stops its parent, and hangs": {"kill -STOP $PPID; sleep 7654", "did not end within 500ms"},
 		"it kills its parent, and hangs": {"kill -KILL $PPID; sleep 7654", ""},
 		"its terminal is acted on":       {`printf '\033[2Jx\a\n'; exit 1`, "exits with 1: [2Jx"},
 		"a program that is not there":    {"", "is not in PATH"},
@@ -196,7 +200,10 @@ func TestACommandIsKilledWithAllThatItHasStarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t)
-			spec := ready.Spec{Command: []string{"/bin/sh", "-c", test.script}, Within: 4 * time.Second}
+			spec := ready.Spec{Command: []string{"/bin/sh", "-c", test.script}, Within: 1500 * time.Millisecond}
+			if strings.Contains(test.script, "$PPID") {
+				spec.Within = 3500 * time.Millisecond
+			}
 			if test.script == "" {
 				spec.Command = []string{"no-such-program"}
 			}
@@ -253,6 +260,7 @@ func TestAnEngineEndsWhileItsHelperLooks(t *testing.T) {
 		"a daemon": "(setsid sleep 7656 &) ; sleep 7656",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			fifo := a.fifo()
 			e := a.launch("read x < "+fifo+"; exit 5", ready.Spec{Command: []string{"sh", "-c", command}, Within: soon})

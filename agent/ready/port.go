@@ -64,14 +64,15 @@ func (p *portProbe) lookAlone(ctx context.Context, now time.Time) (finding, erro
 			return finding{}, err
 		}
 	}
-	inodes, err := p.listeners()
-	if err != nil || len(inodes) == 0 {
-		return finding{}, err
-	}
-	if !fresh {
+	inodes, some, err := p.listeners()
+	if !fresh && (!some || len(inodes) > 0) {
 		if err := p.list(now); err != nil {
 			return finding{}, err
 		}
+		inodes, _, err = p.listeners()
+	}
+	if err != nil || len(inodes) == 0 {
+		return finding{}, err
 	}
 	return p.find(ctx, inodes)
 }
@@ -93,8 +94,8 @@ func (p *portProbe) list(now time.Time) error {
 }
 
 // listeners are the inodes of the sockets that listen on the port, in all network namespaces of the
-// engine.
-func (p *portProbe) listeners() (inodes map[uint64]bool, err error) {
+// engine. some: there is a process as listed.
+func (p *portProbe) listeners() (inodes map[uint64]bool, some bool, err error) {
 	inodes = make(map[uint64]bool)
 	seen := make(map[string]bool)
 	var last error
@@ -122,9 +123,9 @@ func (p *portProbe) listeners() (inodes map[uint64]bool, err error) {
 		}
 	}
 	if len(inodes) == 0 {
-		return nil, last
+		return nil, len(seen) > 0, last
 	}
-	return inodes, nil
+	return inodes, true, nil
 }
 
 // namespace is the network namespace of a process, and a folder in the process table that shows it.

@@ -27,6 +27,7 @@ func TestAPortOfTheEngineIsReady(t *testing.T) {
 		"v4 mapped into v6 ": {"tcp", "[::ffff:127.0.0.1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			port := a.port()
 			e := a.launch("", ready.Spec{Port: port, Within: 20 * time.Second}, asEnvironment("listen", test.network, test.address, port))
@@ -88,6 +89,7 @@ func TestAPortOfAnotherProcessIsNotReady(t *testing.T) {
 	}
 	for name, user := range users {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := newAgent(t)
 			port := a.port()
 			other := exec.Command(programs.listener)

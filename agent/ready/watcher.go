@@ -68,7 +68,8 @@ func New(deps Deps) *Watcher {
 }
 
 // Watch follows an engine until it is ready or has failed to be, sends that, and closes the
-// channel. If ctx ends before, it closes the channel without a result, and the check may be resumed.
+// channel. If ctx ends before, it closes the channel without a result, and the check may be
+// resumed.
 func (w *Watcher) Watch(ctx context.Context, e Engine, c Check) <-chan Result {
 	results := make(chan Result, 1)
 	w.running.Go(func() {
