@@ -213,7 +213,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	if err != nil {
 		return &Starting{Keeper: spawned}, errors.Join(err, toKeeper.Close(), answers.Close())
 	}
-	score.set(keeperScore)
+	if spec.Look == nil {
+		score.set(keeperScore)
+	}
 	return &Starting{
 		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, Keeper: spawned, keeper: toKeeper, answers: answers,
 	}, nil
@@ -299,6 +301,15 @@ func (s *Starting) Confirm(ctx context.Context) error {
 // for that.
 func (s *Starting) Abandon() {
 	_, _ = s.keeper.Close(), s.answers.Close() // the one was only written to, the other only read
+}
+
+// Protect makes the kernel choose a keeper last when memory is short. The launcher does that itself
+// for an engine without a check (Request.Look): what a keeper starts later, such as the command of a
+// check, would be protected too. The caller does it once the check has a result.
+func Protect(keeper int32) {
+	score := openScore(keeper)
+	defer score.close()
+	score.set(keeperScore)
 }
 
 // score is a process's oom_score_adj. Only root can lower it: else it stays as it is.

@@ -176,6 +176,15 @@ func TestACommandIsReady(t *testing.T) {
 	}
 }
 
+// The keeper may be spared when memory is short. A command must not be.
+func TestACommandIsNotProtected(t *testing.T) {
+	a := newAgent(t)
+	e := a.launch("exec sleep 1000", ready.Spec{
+		Command: []string{"sh", "-c", "echo -500 > /proc/self/oom_score_adj; read score < /proc/self/oom_score_adj; echo score $score; exit 1"}, Within: soon,
+	})
+	e.reason("exits with 1: score 0")
+}
+
 // Nothing of a look is left, whatever the command does.
 func TestACommandIsKilledWithAllThatItHasStarted(t *testing.T) {
 	const hidden = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 7654' >/dev/null 2>&1 &); "
