@@ -58,7 +58,7 @@ type HelperSpec struct {
 	LogDirectory     string   `json:"log_directory"`
 }
 
-// Looked is what a look has found. A helper appends it to the record, if it is new.
+// Looked is the result of a look. A helper appends it to the record, if it is new.
 type Looked struct {
 	Ready bool `json:"ready,omitempty"`
 	// Reason says why the engine is not ready.
@@ -103,7 +103,7 @@ func DecodeHelperSpec(line []byte) (HelperSpec, error) {
 	return s, s.Look.check()
 }
 
-// check finds what the agent's checks cannot have let pass.
+// check finds faults that the agent's own checks cannot have let pass.
 func (l Look) check() error {
 	kinds := 0
 	for _, set := range []bool{l.File != "", l.Line != nil, len(l.Command) > 0} {

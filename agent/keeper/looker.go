@@ -132,8 +132,8 @@ func (h *helper) start(left time.Duration) (toHelper, looks *os.File, err error)
 	return toHelper, looks, nil
 }
 
-// follow reads what the helper writes at the beginning and at the end of each look. It returns true
-// if nothing came for too long, and false if the helper has closed the pipe.
+// follow reads the byte that the helper writes at the beginning and at the end of each look. It
+// returns true if none came for too long, and false if the helper has closed the pipe.
 func (h *helper) follow(looks *os.File) (hangs bool) {
 	longest := h.spec.Look.Limit // until the first look begins
 	var beat [1]byte
@@ -173,9 +173,9 @@ func (h *helper) waited(d death) bool {
 	return true
 }
 
-// killSession kills what a helper has left that could not clean up: the kernel has made it the
-// keeper's. A process that has left the helper's session too cannot be told from one of the engine,
-// and ends with that.
+// killSession kills the processes of a helper that could not clean up: the kernel has made them the
+// keeper's children. A process that has left the helper's session cannot be told from one of the
+// engine, and ends with that.
 func killSession(session int) {
 	for range stopRounds {
 		left := false
@@ -215,8 +215,8 @@ func (h *helper) stop() {
 	h.kill()
 }
 
-// alone reports whether a helper lives, and nothing else below the keeper but what the helper has
-// started.
+// alone reports whether a helper lives, and no other process below the keeper but those that the
+// helper has started.
 func (h *helper) alone() bool {
 	if h == nil {
 		return false

@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// Confine does what each mode of the program begins with: it becomes the engine's user if root has
-// started it, becomes the parent of what its children leave behind, and drops what it has
-// inherited.
+// Confine is the beginning of each mode of the program: the process becomes the engine's user if
+// root has started it, becomes the parent of processes that its children leave behind, and drops
+// descriptors and signal handlers that it has inherited.
 func Confine() error {
 	if err := become(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func StartClean(program string, args []string, attributes *os.ProcAttr) (*os.Pro
 // Find returns the absolute path of a program, as for Spec.Command.
 func Find(name string, environment []string) (string, error) { return find(name, environment) }
 
-// Tail remembers the end of what was written to it. The zero value is empty. One goroutine may use
+// Tail remembers the last bytes that were written to it. The zero value is empty. One goroutine may use
 // it at a time.
 type Tail struct{ tail tail }
 

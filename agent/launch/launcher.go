@@ -304,8 +304,8 @@ func (s *Starting) Abandon() {
 }
 
 // Protect makes the kernel choose a keeper last when memory is short. The launcher does that itself
-// for an engine without a check (Request.Look): what a keeper starts later, such as the command of a
-// check, would be protected too. The caller does it once the check has a result.
+// for an engine without a check (Request.Look): a process that the keeper starts later, such as the
+// command of a check, would be protected too. The caller does it once the check has a result.
 func Protect(keeper int32) {
 	score := openScore(keeper)
 	defer score.close()

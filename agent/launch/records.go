@@ -212,8 +212,8 @@ func (r Records) Last(id string) (keeper.Record, error) {
 	return record, nil
 }
 
-// Looked returns what the helper of an engine has found last: whether the engine is ready. ErrNone:
-// it has found nothing yet.
+// Looked returns the last finding of an engine's helper: whether the engine is ready. ErrNone: there
+// is none yet.
 func (r Records) Looked(id string) (keeper.Looked, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Looked{}, ErrNone
@@ -229,7 +229,7 @@ func (r Records) Looked(id string) (keeper.Looked, error) {
 	return looked, nil
 }
 
-// Size returns how many bytes a record has, which grows with all that is found. ErrNone: there is
+// Size returns how many bytes a record has. It grows with each finding. ErrNone: there is
 // no record.
 func (r Records) Size(id string) (int64, error) {
 	if cgroup.CheckID(id) != nil {

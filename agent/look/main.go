@@ -122,7 +122,7 @@ func (h *helper) run(ctx context.Context) int {
 // beat tells the keeper that a look begins or ends.
 func (h *helper) beat(beat byte) { _, _ = os.Stdout.Write([]byte{beat}) }
 
-// note appends to the record. A few lines are enough to see what an engine waits for.
+// note appends to the record. A few lines show the cause of a wait.
 func (h *helper) note(l keeper.Looked) {
 	if h.notes++; !l.Ready && h.notes > keeper.MaxLooks {
 		return

@@ -58,10 +58,10 @@ type lines struct {
 	lost       bool           // the beginning of part is lost
 }
 
-// skip forgets the last line: what follows is not what comes after it.
+// skip forgets the last line: the next bytes do not follow it.
 func (l *lines) skip() { l.part, l.lost = l.part[:0], true }
 
-// restart forgets the last line: what follows is the beginning of another one.
+// restart forgets the last line: another one begins.
 func (l *lines) restart() { l.part, l.lost = l.part[:0], false }
 
 // write takes the next part of the stream, and reports whether a line in it matches.

@@ -33,7 +33,7 @@ type stream struct {
 
 func indexLineBreak(p []byte) int { return bytes.IndexByte(p, '\n') }
 
-// look reads what is new, and reports whether a line matches. A last line without a line break is
+// look reads new output, and reports whether a line matches. A last line without a line break is
 // compared if nothing was new.
 func (s *stream) look(ctx context.Context) (bool, error) {
 	fresh := false
@@ -91,7 +91,7 @@ func (s *stream) begin(ctx context.Context) (there, found bool, err error) {
 	return true, found, err
 }
 
-// skipTo leaves out what is before a place in the file. The byte before it says whether a line
+// skipTo leaves out the bytes before a place in the file. The last one of them says whether a line
 // begins there.
 func (s *stream) skipTo(offset int64) {
 	s.offset = offset - 1

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sight is what an agent can see, and has.
+// Sight says which processes an agent can see, and which programs it has.
 type Sight struct {
 	// Proc is the process table, /proc.
 	Proc string

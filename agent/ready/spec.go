@@ -62,7 +62,7 @@ type Line struct {
 	Stream string
 }
 
-// Check is what an agent has to store of a Spec. It has nothing that is secret.
+// Check is the part of a Spec that an agent has to store. It has no secrets.
 type Check struct {
 	// Port is set if that is checked, else What is "file", "line" or "command".
 	Port     int32         `json:"port,omitempty"`
@@ -189,8 +189,8 @@ func (s Spec) Stored() Check {
 	return c
 }
 
-// Look is what the keeper of an engine has to get for the check, as launch.Request.Look. Nil: it
-// has nothing to do. directory is the engine's working directory.
+// Look is the part of the check that the engine's keeper makes, for launch.Request.Look. Nil: it
+// makes none. directory is the engine's working directory.
 func (s Spec) Look(directory string) *keeper.Look {
 	l := &keeper.Look{Interval: s.interval(), Limit: lookLimit, Within: s.within()}
 	switch {

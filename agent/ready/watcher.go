@@ -13,11 +13,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Deps are what a Watcher needs of an agent.
+// Deps are the parts of an agent that a Watcher needs.
 type Deps struct {
 	// Proc is the process table, /proc.
 	Proc string
-	// Records is where keepers write what their helpers find.
+	// Records has the findings of the helpers of keepers.
 	Records launch.Records
 	// Opener opens processes. Nil: only Engine.Ended tells that an engine has ended.
 	Opener *process.Opener
@@ -56,7 +56,7 @@ type Watcher struct {
 	counts  counts
 	running sync.WaitGroup
 	// looking is held by the look at a port that is under way: all of them together take one core
-	// at most, whatever the engines have open.
+	// at most, however many files the engines have open.
 	looking sync.Mutex
 }
 
@@ -84,7 +84,7 @@ func (w *Watcher) Watch(ctx context.Context, e Engine, c Check) <-chan Result {
 // Wait waits until no Watch is under way.
 func (w *Watcher) Wait() { w.running.Wait() }
 
-// finding is what one look has found.
+// finding is the result of one look.
 type finding struct {
 	ready  bool
 	at     time.Time // when that was found; zero: now
@@ -152,7 +152,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// ended is closed when the engine has ended. stop waits for what watches it.
+// ended is closed when the engine has ended. stop ends the goroutine that waits for that.
 func (w *Watcher) ended(ctx context.Context, e Engine) (ended <-chan struct{}, stop func()) {
 	if e.Ended != nil || w.deps.Opener == nil {
 		return e.Ended, func() {}
@@ -183,7 +183,7 @@ func (w *Watcher) ended(ctx context.Context, e Engine) (ended <-chan struct{}, s
 	}
 }
 
-// helperProbe reads what the helper of an engine has written into its record.
+// helperProbe reads the findings of an engine's helper from its record.
 type helperProbe struct {
 	records launch.Records
 	engine  Engine
