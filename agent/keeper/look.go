@@ -56,6 +56,16 @@ type HelperSpec struct {
 	Environment      []string `json:"environment,omitempty"`
 	WorkingDirectory string   `json:"working_directory"`
 	LogDirectory     string   `json:"log_directory"`
+	// Logs are the files of LogDirectory as they were when the engine began.
+	Logs []LogStart `json:"logs,omitempty"`
+}
+
+// LogStart is where the output of an engine begins: its log may go on where that of another engine
+// has ended.
+type LogStart struct {
+	Name  string `json:"name"`
+	Inode uint64 `json:"inode"`
+	Size  int64  `json:"size"`
 }
 
 // Looked is the result of a look. A helper appends it to the record, if it is new.

@@ -46,11 +46,19 @@ type helper struct {
 	ended bool // guarded by mu; over is closed
 }
 
-func newHelper(spec Spec) *helper {
-	return &helper{
+// newHelper is to be called before the output of the engine is copied.
+func newHelper(spec Spec, logs ...*logFile) *helper {
+	h := &helper{
 		id: spec.ID, over: make(chan struct{}),
 		spec: HelperSpec{Look: *spec.Look, Environment: spec.Environment, WorkingDirectory: spec.WorkingDirectory, LogDirectory: spec.Log.Directory},
 	}
+	for _, log := range logs {
+		var stat unix.Stat_t
+		if unix.Fstat(log.fd, &stat) == nil { // else there is none yet
+			h.spec.Logs = append(h.spec.Logs, LogStart{log.name, stat.Ino, stat.Size})
+		}
+	}
+	return h
 }
 
 // run starts helpers until one has ended well, the time is over, or stop was called.

@@ -120,7 +120,8 @@ func TestPatternsHaveABound(t *testing.T) {
 func TestAStreamFollowsReplacedFiles(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "stdout")
-	o, err := newOutput(keeper.LineLook{Pattern: "^wanted$", Streams: []string{"stdout"}}, dir)
+	spec := keeper.HelperSpec{Look: keeper.Look{Line: &keeper.LineLook{Pattern: "^wanted$", Streams: []string{"stdout"}}}, LogDirectory: dir}
+	o, err := newOutput(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestAStreamFollowsReplacedFiles(t *testing.T) {
 	// A helper that starts now finds the last lines, of the file before, too.
 	rotate()
 	write("other\n")
-	if o, err = newOutput(keeper.LineLook{Pattern: "^wanted$", Streams: []string{"stdout"}}, dir); err != nil {
+	if o, err = newOutput(spec); err != nil {
 		t.Fatal(err)
 	}
 	look(true)

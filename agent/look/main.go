@@ -72,7 +72,7 @@ func newProbe(spec keeper.HelperSpec) (probe, error) {
 	case spec.Look.File != "":
 		return file(spec.Look.File), nil
 	case spec.Look.Line != nil:
-		return newOutput(*spec.Look.Line, spec.LogDirectory)
+		return newOutput(spec)
 	default:
 		return &command{spec: spec}, nil
 	}

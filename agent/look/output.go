@@ -14,7 +14,8 @@ type output struct {
 	streams []*stream
 }
 
-func newOutput(look keeper.LineLook, directory string) (*output, error) {
+func newOutput(spec keeper.HelperSpec) (*output, error) {
+	look := *spec.Look.Line
 	whole, err := Pattern(look.Pattern)
 	if err != nil {
 		return nil, err
@@ -25,7 +26,13 @@ func newOutput(look keeper.LineLook, directory string) (*output, error) {
 	}
 	o := &output{pattern: look.Pattern}
 	for _, name := range look.Streams {
-		o.streams = append(o.streams, &stream{path: directory + "/" + name, name: name, lines: lines{whole: whole, cut: cut}, fd: -1})
+		s := &stream{path: spec.LogDirectory + "/" + name, name: name, lines: lines{whole: whole, cut: cut}, fd: -1}
+		for _, start := range spec.Logs {
+			if start.Name == name {
+				s.start = start
+			}
+		}
+		o.streams = append(o.streams, s)
 	}
 	return o, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/keeper"
 )
 
 const (
@@ -24,6 +26,8 @@ var errNoFile = errors.New("is no regular file")
 type stream struct {
 	path, name string
 	lines      lines
+	// start is where the engine's output begins. Earlier bytes are those of another engine.
+	start keeper.LogStart
 
 	opened bool // a file was open before
 	fd     int  // -1: none is open
@@ -72,16 +76,13 @@ func (s *stream) begin(ctx context.Context) (there, found bool, err error) {
 		return true, false, nil
 	}
 	s.opened = true
-	if stat.Size > firstBytes {
-		s.skipTo(stat.Size - firstBytes)
+	if s.last(stat, firstBytes) || s.inode == s.start.Inode {
 		return true, false, nil
 	}
 	current, inode := s.fd, s.inode
 	before, err := s.open(s.path + ".1")
 	if err == nil {
-		if rest := firstBytes - stat.Size; before.Size > rest {
-			s.skipTo(before.Size - rest)
-		}
+		s.last(before, firstBytes-stat.Size)
 		_, found, err = s.read(ctx)
 		_ = unix.Close(s.fd) // it was only read
 	} else {
@@ -89,6 +90,19 @@ func (s *stream) begin(ctx context.Context) (there, found bool, err error) {
 	}
 	s.fd, s.inode, s.offset = current, inode, 0
 	return true, found, err
+}
+
+// last leaves out all of a file that was just opened but the last bytes, and all that another
+// engine has written. It reports whether the file has more than so many.
+func (s *stream) last(stat unix.Stat_t, most int64) bool {
+	if stat.Ino == s.start.Inode && stat.Size >= s.start.Size {
+		s.offset = s.start.Size
+	}
+	if stat.Size-s.offset <= most {
+		return false
+	}
+	s.skipTo(stat.Size - most)
+	return true
 }
 
 // skipTo leaves out the bytes before a place in the file. The last one of them says whether a line

@@ -1,6 +1,7 @@
 package ready_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,6 +135,31 @@ func TestALineInFilesThatAreReplaced(t *testing.T) {
 			a.say(fifo)
 			// If no file is kept, the line may be gone before the next look.
 			if got := e.result(results); got.Phase != bursarv1.Phase_PHASE_READY && keep > 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Engines with a folder of their own for logs go on in the files of the one before.
+func TestALineOfAnEarlierEngineIsNotReady(t *testing.T) {
+	for name, files := range map[string][]string{"in the file": {"stdout"}, "in the file before": {"stdout.1"}, "in both": {"stdout", "stdout.1"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t)
+			logs, fifo := a.folder(), a.fifo()
+			for _, file := range files {
+				path := filepath.Join(logs, file)
+				if err := errors.Join(os.WriteFile(path, []byte("old\nStarted\n"), 0o600), os.Chown(path, int(a.user.UID), int(a.user.GID))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := a.launch("read x < "+fifo+"; echo Started; exec sleep 1000", ready.Spec{Line: &ready.Line{Pattern: "^Started$"}, Within: soon},
+				func(r *launch.Request) { r.Logs.Directory = logs })
+			e.reason("no line matches")
+			results := e.watch()
+			a.say(fifo)
+			if got := e.result(results); got.Phase != bursarv1.Phase_PHASE_READY {
 				t.Errorf("%+v", got)
 			}
 		})

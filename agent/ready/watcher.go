@@ -10,8 +10,12 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/look"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
+
+// maxReason bounds Result.Reason, in bytes: that of Allocation.phase_reason.
+const maxReason = 1024
 
 // Deps are the parts of an agent that a Watcher needs.
 type Deps struct {
@@ -140,7 +144,7 @@ func failed(at time.Time, what, reason string) Result {
 	if reason != "" {
 		what += ": " + reason
 	}
-	return Result{Phase: bursarv1.Phase_PHASE_FAILED, Time: at, Reason: what}
+	return Result{Phase: bursarv1.Phase_PHASE_FAILED, Time: at, Reason: spelling.Cut(what, maxReason)}
 }
 
 func isClosed(c <-chan struct{}) bool {
