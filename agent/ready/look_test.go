@@ -341,7 +341,8 @@ func TestAHelperHidesTheEnvironment(t *testing.T) {
 	e.reason("exits with 1")
 	proc := "/proc/" + strconv.Itoa(e.helper())
 	for _, file := range []string{"cmdline", "environ"} {
-		if content, err := os.ReadFile(filepath.Join(proc, file)); err != nil || strings.Contains(string(content), "s3cret") {
+		content, err := os.ReadFile(filepath.Join(proc, file))
+		if err != nil && !errors.Is(err, os.ErrPermission) || strings.Contains(string(content), "s3cret") {
 			t.Errorf("%s: %q, %v", file, content, err)
 		}
 	}

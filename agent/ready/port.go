@@ -129,14 +129,12 @@ func (p *portProbe) listeners() (inodes map[uint64]bool, some bool, err error) {
 }
 
 // namespace is the network namespace of a process, and a folder in the process table that shows it.
-// If the first thread has ended, another one shows it.
+// If the first thread has ended, the kernel shows it of another one, and denies that of the first
+// one to all but root.
 func (p *portProbe) namespace(pid int32) (folder, name string, err error) {
 	for folder := range threads(p.watcher.deps.Proc, pid) {
 		if name, err = os.Readlink(filepath.Join(p.watcher.deps.Proc, folder, "ns/net")); err == nil {
 			return folder, name, nil
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			break
 		}
 	}
 	return "", "", err
@@ -208,20 +206,21 @@ type search struct {
 
 // has reports whether a process has one of the sockets open.
 func (s *search) has(pid int32) bool {
+	var denied error
 	for folder := range threads(s.proc, pid) {
 		some, found, err := s.hasIn(filepath.Join(s.proc, folder, "fd"))
 		if found {
 			return true
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-			if s.denied == nil {
-				s.denied = err
-			}
-			return false
-		}
 		if some || s.left <= 0 {
 			return false // all of its threads share them
 		}
+		if denied == nil && err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+			denied = err
+		}
+	}
+	if s.denied == nil {
+		s.denied = denied
 	}
 	return false
 }
