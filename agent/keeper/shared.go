@@ -30,8 +30,8 @@ func StartClean(program string, args []string, attributes *os.ProcAttr) (*os.Pro
 // Find returns the absolute path of a program, as for Spec.Command.
 func Find(name string, environment []string) (string, error) { return find(name, environment) }
 
-// Tail remembers the last bytes that were written to it. The zero value is empty. One goroutine may use
-// it at a time.
+// Tail remembers the last bytes that were written to it. The zero value is empty. One goroutine may
+// use it at a time.
 type Tail struct{ tail tail }
 
 // Write never fails.

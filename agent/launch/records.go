@@ -212,8 +212,8 @@ func (r Records) Last(id string) (keeper.Record, error) {
 	return record, nil
 }
 
-// Looked returns the last finding of an engine's helper: whether the engine is ready. ErrNone: there
-// is none yet.
+// Looked returns the last finding of an engine's helper: whether the engine is ready. ErrNone:
+// there is none yet.
 func (r Records) Looked(id string) (keeper.Looked, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Looked{}, ErrNone
