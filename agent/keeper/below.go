@@ -75,12 +75,18 @@ func below(pid int) (all []int) {
 				continue
 			}
 			known[child] = true
-			if p, there := processtable.Look(child); there && !p.Ended && p.Parent == queue[0] {
+			if p, there := processtable.Look(child); there && p.Parent == queue[0] && (!p.Ended || hasThreads(child)) {
 				all, queue = append(all, child), append(queue, child)
 			}
 		}
 	}
 	return all
+}
+
+// hasThreads reports whether threads of a process live on whose first one has ended.
+func hasThreads(pid int) bool {
+	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	return err == nil && len(threads) > 1
 }
 
 // children lists the children of each thread of a process. A process that has ended has none.

@@ -223,6 +223,13 @@ func (h *helper) stop() {
 	h.kill()
 }
 
+// lives reports whether a helper has not been waited for.
+func (h *helper) lives() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pid != 0
+}
+
 // alone reports whether a helper lives, and no other process below the keeper but those that the
 // helper has started.
 func (h *helper) alone() bool {

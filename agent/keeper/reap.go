@@ -53,9 +53,14 @@ func (e *engine) await() {
 				e.helper.stop()
 				last, over = now, time.After(helperEnd)
 			}
-		case <-over: // a file system holds the helper
-			e.end(leader, last)
-			return
+		case <-over:
+			if e.helper.lives() { // a file system holds it
+				e.end(leader, last)
+				return
+			}
+			// A process lives whose first thread has ended: it looked as if it had ended.
+			over, last = nil, time.Time{}
+			left.Reset(leftAfter)
 		case <-left.C:
 			e.ended.LeaderTime = &leader
 			e.write(Record{Exit: e.ended.Exit, Time: leader, Left: true})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/ready"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/proc"
@@ -312,6 +313,46 @@ func TestAnEngineEndsWhileItsHelperLooks(t *testing.T) {
 				t.Errorf("%+v, %v\n%s", record, err, e.record())
 			}
 		})
+	}
+}
+
+// The helper ignores signals. It must not use up the time that a stop leaves to the engine.
+func TestAnEngineIsStoppedWhileItsHelperLooks(t *testing.T) {
+	a := newAgent(t)
+	e := a.launch("exec sleep 1000", ready.Spec{Command: []string{"sleep", "7657"}, Within: soon})
+	proc.Until(t, 20*time.Second, 20*time.Millisecond, "a look", func() bool { return strings.Contains(fmt.Sprint(e.below()), "sleep 7657") })
+	began := time.Now()
+	if err := a.opener.Stop(t.Context(), process.Engine{Root: e.Root, Reaper: e.Reaper, User: &a.user.UID}, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	proc.Until(t, 20*time.Second, 20*time.Millisecond, "a record", func() bool {
+		record, err := a.launcher.Records.End(e.ID)
+		return err == nil && record.Exit.Signal == int32(syscall.SIGTERM)
+	})
+}
+
+// After its main process, an engine may live on in a process whose first thread has ended.
+func TestADaemonWithoutItsFirstThreadKeepsTheEngine(t *testing.T) {
+	a := newAgent(t)
+	port := a.port()
+	script := fmt.Sprintf("(%s=%q setsid \"$LISTENER\" >/dev/null 2>&1 &); sleep 0.5; exit 0", asListener, fmt.Sprintf("threads tcp4 127.0.0.1:%d", port))
+	var directory string
+	e := a.launch(script, ready.Spec{File: "it", Within: soon}, func(r *launch.Request) { directory = r.WorkingDirectory })
+	proc.Until(t, 20*time.Second, 20*time.Millisecond, "the end of the main process", func() bool {
+		record, err := a.launcher.Records.Left(e.ID)
+		return err == nil && record.Exit.Code != nil
+	})
+	if record, err := a.launcher.Records.End(e.ID); err == nil {
+		t.Errorf("the engine has ended: %+v", record)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "it"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.result(e.watch()); got.Phase != bursarv1.Phase_PHASE_READY {
+		t.Errorf("%+v", got)
 	}
 }
 
