@@ -46,7 +46,7 @@ func KillBelow(pid int, patience time.Duration) bool {
 func stopBelow(pid int) []int {
 	stopped := make(map[int]bool)
 	for range stopRounds {
-		all, fresh := below(pid), false
+		all, fresh := below(pid, 0), false
 		for _, other := range all {
 			if !stopped[other] {
 				_ = unix.Kill(other, unix.SIGSTOP) // it may have ended
@@ -60,15 +60,16 @@ func stopBelow(pid int) []int {
 	return slices.Collect(maps.Keys(stopped))
 }
 
-// below lists the descendants of a process that have not ended. It reads the children of each
-// process from the kernel, which takes microseconds if there are few. If the kernel does not keep
-// them (without CONFIG_PROC_CHILDREN), it reads the whole process table.
-func below(pid int) (all []int) {
-	known := map[int]bool{pid: true}
+// below lists the descendants of a process that have not ended, without one of them and those below
+// that one. It reads the children of each process from the kernel, which takes microseconds if there
+// are few. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
+// process table.
+func below(pid, without int) (all []int) {
+	known := map[int]bool{pid: true, without: true}
 	for queue := []int{pid}; len(queue) > 0 && len(all) < mostBelow; queue = queue[1:] {
 		list, err := children(queue[0])
 		if err != nil {
-			return belowInTable(pid)
+			return belowInTable(pid, without)
 		}
 		for _, child := range list {
 			if known[child] {
@@ -110,10 +111,10 @@ func children(pid int) (list []int, err error) {
 	return list, nil
 }
 
-func belowInTable(pid int) (all []int) {
+func belowInTable(pid, without int) (all []int) {
 	table := processtable.Read()
 	for other, p := range table {
-		if !p.Ended && table.Descends(other, pid) {
+		if !p.Ended && other != without && table.Descends(other, pid) && (without == 0 || !table.Descends(other, without)) {
 			all = append(all, other)
 		}
 	}

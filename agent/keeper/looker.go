@@ -3,7 +3,6 @@ package keeper
 import (
 	"errors"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -36,6 +35,7 @@ type helper struct {
 	until time.Time
 
 	over chan struct{} // closed by stop
+	done chan struct{} // closed when run ends
 	// died is closed when the helper that runs has been waited for; then failed says how it ended.
 	// run makes it anew for each one, when none runs.
 	died   chan struct{}
@@ -49,7 +49,7 @@ type helper struct {
 // newHelper is to be called before the output of the engine is copied.
 func newHelper(spec Spec, logs ...*logFile) *helper {
 	h := &helper{
-		id: spec.ID, over: make(chan struct{}),
+		id: spec.ID, over: make(chan struct{}), done: make(chan struct{}),
 		spec: HelperSpec{Look: *spec.Look, Environment: spec.Environment, WorkingDirectory: spec.WorkingDirectory, LogDirectory: spec.Log.Directory},
 	}
 	for _, log := range logs {
@@ -63,6 +63,7 @@ func newHelper(spec Spec, logs ...*logFile) *helper {
 
 // run starts helpers until one has ended well, the time is over, or stop was called.
 func (h *helper) run() {
+	defer close(h.done)
 	h.until = time.Now().Add(h.spec.Look.Within)
 	for pause := helperPause; h.runOnce(); pause = min(2*pause, mostHelperPause) {
 		timer := time.NewTimer(pause)
@@ -187,7 +188,7 @@ func (h *helper) waited(d death) bool {
 func killSession(session int) {
 	for range stopRounds {
 		left := false
-		for _, other := range below(os.Getpid()) {
+		for _, other := range below(os.Getpid(), 0) {
 			if p, there := processtable.Look(other); there && !p.Ended && p.Session == session {
 				left = true
 				_ = unix.Kill(other, unix.SIGKILL) // it may have ended
@@ -223,6 +224,20 @@ func (h *helper) stop() {
 	h.kill()
 }
 
+// next sends when the keeper should look again whether the helper is alone. Nil: no helper runs, nor
+// will one start.
+func (h *helper) next() <-chan time.Time {
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.done:
+		return nil
+	default:
+		return time.After(helperPause)
+	}
+}
+
 // lives reports whether a helper has not been waited for.
 func (h *helper) lives() bool {
 	h.mu.Lock()
@@ -242,7 +257,5 @@ func (h *helper) alone() bool {
 	if pid == 0 {
 		return false
 	}
-	all := below(os.Getpid())
-	helpers := append(below(pid), pid)
-	return !slices.ContainsFunc(all, func(other int) bool { return !slices.Contains(helpers, other) })
+	return len(below(os.Getpid(), pid)) == 0
 }

@@ -28,6 +28,14 @@ func (e *engine) await() {
 	defer left.Stop()
 	var leader, last time.Time // when the main process ended, and when only the helper was left
 	var over <-chan time.Time  // set once only the helper is left
+	var again <-chan time.Time // set while a helper may start just when the last process ends
+	leave := func(now time.Time) {
+		if over == nil && !leader.IsZero() && e.helper.alone() {
+			left.Stop()
+			e.helper.stop()
+			last, over = now, time.After(helperEnd)
+		}
+	}
 	for {
 		select {
 		case d, more := <-deaths:
@@ -45,14 +53,14 @@ func (e *engine) await() {
 			case d.pid == e.process.Pid:
 				e.ended.Exit, leader = d.exit, now
 				left.Reset(leftAfter)
+				again = e.helper.next()
 			case !leader.IsZero():
 				e.follow(d.exit)
 			}
-			if !leader.IsZero() && e.helper.alone() {
-				left.Stop()
-				e.helper.stop()
-				last, over = now, time.After(helperEnd)
-			}
+			leave(now)
+		case <-again:
+			leave(time.Now().UTC())
+			again = e.helper.next()
 		case <-over:
 			if e.helper.lives() { // a file system holds it
 				e.end(leader, last)
