@@ -61,8 +61,8 @@ func stopBelow(pid int) []int {
 }
 
 // below lists the descendants of a process that have not ended, without one of them and those below
-// that one. It reads the children of each process from the kernel, which takes microseconds if there
-// are few. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
+// that one. It reads the children of each process from the kernel, which takes microseconds if
+// there are few. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
 // process table.
 func below(pid, without int) (all []int) {
 	known := map[int]bool{pid: true, without: true}

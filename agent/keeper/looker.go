@@ -224,8 +224,8 @@ func (h *helper) stop() {
 	h.kill()
 }
 
-// next sends when the keeper should look again whether the helper is alone. Nil: no helper runs, nor
-// will one start.
+// next sends when the keeper should look again whether the helper is alone. Nil: no helper runs,
+// and none will start.
 func (h *helper) next() <-chan time.Time {
 	if h == nil {
 		return nil
