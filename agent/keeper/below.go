@@ -62,8 +62,8 @@ func stopBelow(pid int) []int {
 
 // below lists the descendants of a process that have not ended, without one of them and those below
 // that one. It reads the children of each process from the kernel, which takes microseconds if
-// there are few. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
-// process table.
+// there are few. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the
+// whole process table.
 func below(pid, without int) (all []int) {
 	known := map[int]bool{pid: true, without: true}
 	for queue := []int{pid}; len(queue) > 0 && len(all) < mostBelow; queue = queue[1:] {

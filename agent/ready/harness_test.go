@@ -293,7 +293,7 @@ func (a *agent) say(fifo string) {
 
 func (a *agent) port() int32 {
 	a.t.Helper()
-	port, err := proc.FreePort("127.0.0.1")
+	port, err := proc.FreePort("0.0.0.0") // at all addresses
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -308,6 +308,7 @@ func listen(address string, port int32) string {
 // start starts a process that is no engine's, and returns when it has said a line.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
