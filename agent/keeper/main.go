@@ -88,6 +88,9 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	if e == nil {
 		return nil, nil //nolint:nilnil // there is none, and that was said
 	}
+	if spec.Look != nil {
+		e.helper = newHelper(spec, e.stdout, e.stderr)
+	}
 	e.ownRSS = ownRSS()
 	e.killsBefore, e.stderrLines, e.ownCgroup = kills, spec.StderrLines, spec.OwnCgroup
 	return e, nil
