@@ -130,8 +130,8 @@ func (e *engine) drain() {
 	_ = e.out.SetReadDeadline(until) // a pipe has deadlines
 	_ = e.err.SetReadDeadline(until)
 	e.copying.Wait()
-	e.stdout.close()
-	e.stderr.close()
+	e.stdout.end()
+	e.stderr.end()
 }
 
 // write appends a record to descriptor 2, after a line with the use.

@@ -32,8 +32,9 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/peak", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit", "agent/look"},
+		{"agent/cgroup", "agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch"},
+		{"agent/output"},
 		{"agent/socket", "agent/contain", "agent/ready"},
 		{"agent"},
 		{"cmd"},
@@ -82,7 +83,7 @@ func computing() [][2]string {
 // small are the packages of programs that run in many processes: they import the standard library,
 // golang.org/x/sys and each other.
 func small() []string {
-	return []string{"agent/keeper", "agent/look", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
+	return []string{"agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
 }
 
 // impure are the standard packages that reach outside of a computation, each with all that is
