@@ -1,4 +1,4 @@
--- What linkis check reads, with the names and types that Linkis 1.8.0 has.
+-- What bursar-linkis-check reads, with the names and types that Linkis 1.8.0 has.
 CREATE DATABASE linkis;
 CREATE USER reader@'%' IDENTIFIED BY 'open-sesame';
 GRANT SELECT ON linkis.* TO reader@'%';
