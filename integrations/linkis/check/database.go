@@ -121,6 +121,7 @@ func (d *Database) Rows(ctx context.Context) (ecms []ECM, findings []Finding, er
 	r.limits(ctx)
 	r.tenants(ctx)
 	r.providers(ctx)
+	r.clusters(ctx)
 	if r.err != nil {
 		return nil, nil, d.explain(r.err)
 	}

@@ -19,11 +19,15 @@ func bursarSettings() []string {
 	}
 }
 
-// replaced says what becomes of settings of Linkis with linkis.bursar.mode=enforce.
+// replaced says what becomes of settings of Linkis with linkis.bursar.mode=enforce, also of those
+// that the adapter keeps to where that is not obvious.
 func replaced() map[string]string {
 	return map[string]string{
 		"linkis.ecm.stimate.actual.memory.enable":              "ignored: the agent measures the machine",
 		"linkis.master.distributed.lock.request.interval":      "not used for requests: Bursar decides without locks in the database",
+		"linkis.support.cluster.rule.ec.types":                 "kept: tasks across clusters of these types are judged by the queue of their property",
+		"linkis.yarn.across.cluster.cpu.threshold":             "kept: compared with Bursar's figures of the queue root, for tasks across clusters",
+		"linkis.yarn.across.cluster.memory.threshold":          "kept: compared with Bursar's figures of the queue root, for tasks across clusters",
 		"wds.linkis.ecm.cores.max":                             "ignored: capacity.cpu of the agent, by default what the machine has",
 		"wds.linkis.ecm.engineconn.instances.max":              "ignored: capacity.instances of the agent, by default no limit",
 		"wds.linkis.ecm.memory.max":                            "ignored: capacity.memory of the agent, by default what the machine has",

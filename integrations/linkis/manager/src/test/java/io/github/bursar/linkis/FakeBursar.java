@@ -46,7 +46,9 @@ public final class FakeBursar implements AutoCloseable {
   public volatile boolean clusterKnown = true;
   /** The error of a question for a queue; null: it is answered. */
   public volatile ObjectNode queueError;
-  /** The error of a request. */
+  /** How long the last request would wait, as "5s". */
+  public volatile String waits = "";
+  /** The answer to a request: an error, or an allocation. */
   public volatile ObjectNode refusal = object("{'code':'unimplemented','message':'not in this fake'}");
   /** Every answer takes so long. */
   public volatile Duration delay = Duration.ZERO;
@@ -171,6 +173,7 @@ public final class FakeBursar implements AutoCloseable {
       case "AllocationService/Explain":
         return explanation;
       case "AllocationService/Allocate":
+        waits = in.path("wait").asText();
         return refusal;
       case "AllocationService/Confirm":
         return object("{'code':'failed_precondition','message':'it cannot be confirmed'}");
