@@ -90,9 +90,10 @@ func TestAcrossClusters(t *testing.T) {
 		q.cluster = yarn.Start(t, yarn.Options{Fair: `<allocations>
 <queue name="linkis"><maxResources>16384 mb,16 vcores</maxResources></queue>
 <queue name="rest"/>
+<queueMaxAMShareDefault>-1.0</queueMaxAMShareDefault>
 </allocations>`})
 		file := filepath.Join(t.TempDir(), "providers.yaml")
-		text := fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 1s}\n", q.cluster.Addresses())
+		text := fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 2s}\n", q.cluster.Addresses())
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
