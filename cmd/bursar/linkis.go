@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// linkisProgram is the program that `bursar linkis check` was until it became one of its own: only
-// who has a Linkis needs the driver of its database.
+// linkisProgram is the program that `bursar linkis check` became: only sites with a Linkis need the
+// driver of its database.
 const linkisProgram = "bursar-linkis-check"
 
 // linkisCommand says where `bursar linkis check` went. It is in no help and has no manual page.
@@ -24,7 +24,7 @@ func (c *cli) linkisCommand() *cobra.Command {
 }
 
 // linkisCheckCommand understands the flags of the program, so that it can name the command line
-// that does today what this one did.
+// that does the same today.
 func (c *cli) linkisCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check FILE...", Hidden: true,

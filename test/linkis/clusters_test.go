@@ -31,7 +31,7 @@ var (
 const (
 	ruleBroken = "12013"
 	goElse     = "12013, origin cluster retry"
-	queueShort = "12011"
+	queueShort = "12010"
 	thrown     = "an exception"
 	grantedIt  = "granted"
 )
@@ -111,6 +111,10 @@ func TestAcrossClusters(t *testing.T) {
 		q.manager.listed()
 		if q.hosts[0].ecm == nil {
 			q.startECM(q.hosts[0])
+			eventually(t, "Linkis knows the ECM's size", func() error {
+				_, err := q.ecmRow(q.hosts[0])
+				return err
+			})
 		}
 		if full != "" {
 			q.cluster.Kill(t, full)

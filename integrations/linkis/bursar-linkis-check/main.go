@@ -1,4 +1,4 @@
-// Command bursar-linkis-check says what would be different if an Apache Linkis ran on Bursar. It is
+// Command bursar-linkis-check tells the differences that an Apache Linkis would have on Bursar. It is
 // a program of its own because nobody else needs the driver of Linkis's database.
 package main
 

@@ -25,7 +25,7 @@ func (r *reader) clusters(ctx context.Context) {
 	})
 }
 
-// acrossClusters says what becomes of a rule, which Linkis stores as JSON.
+// acrossClusters tells the fate of a rule, which Linkis stores as JSON.
 func acrossClusters(cluster, text string) (now, bursar string, attention bool) {
 	now = "tasks may run in cluster " + cluster
 	var rule struct {

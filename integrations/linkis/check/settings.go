@@ -19,8 +19,8 @@ func bursarSettings() []string {
 	}
 }
 
-// replaced says what becomes of settings of Linkis with linkis.bursar.mode=enforce, also of those
-// that the adapter keeps to where that is not obvious.
+// replaced tells the fate of Linkis's settings with linkis.bursar.mode=enforce, also of some that the
+// adapter goes on reading.
 func replaced() map[string]string {
 	return map[string]string{
 		"linkis.ecm.stimate.actual.memory.enable":              "ignored: the agent measures the machine",
@@ -119,10 +119,10 @@ func duration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// NamedMode is what a file says of linkis.bursar.mode.
+// NamedMode is the value of linkis.bursar.mode in a file.
 type NamedMode struct{ File, Mode string }
 
-// Modes compares what several files say of linkis.bursar.mode. Each service reads those of its own.
+// Modes compares the values of linkis.bursar.mode in several files. Each service reads those of its own.
 func Modes(modes []NamedMode) []Finding {
 	var texts []string
 	differ := false
@@ -139,7 +139,7 @@ func Modes(modes []NamedMode) []Finding {
 	}}
 }
 
-// ModeOf is what a file says of linkis.bursar.mode; empty: nothing.
+// ModeOf is the value of linkis.bursar.mode in a file; empty: it has none.
 func ModeOf(p Properties) string { return strings.ToLower(strings.TrimSpace(p[bursarPrefix+"mode"])) }
 
 func ofBursar(p Properties) []Finding {

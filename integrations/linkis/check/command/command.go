@@ -20,7 +20,7 @@ import (
 // Name is the program's.
 const Name = "bursar-linkis-check"
 
-// Streams are what the program reads from and writes to: the report to Out, all else to Err.
+// Streams are the program's input and outputs: the report goes to Out, all else to Err.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer

@@ -18,7 +18,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// coordinatorFlags say where the coordinators are, whom to trust and what to show. The program
+// coordinatorFlags name the coordinators, the authorities to trust and the token to show. The program
 // bursar understands them; this one passes them on.
 type coordinatorFlags struct {
 	addr, tokenFile, ca, cert, key, serverName string
@@ -54,8 +54,7 @@ func (f *coordinatorFlags) given(flags *pflag.FlagSet) string {
 func (f *coordinatorFlags) named() bool { return f.addr != "" || os.Getenv("BURSAR_ADDR") != "" }
 
 // hosts are Bursar's, if the user has said where it is; otherwise nil. The program bursar asks for
-// them: it knows how to find coordinators, and whom to trust. What it says meanwhile goes to
-// messages.
+// them: it knows how to find coordinators, and which to trust. Its other lines go to messages.
 func (f *coordinatorFlags) hosts(ctx context.Context, messages io.Writer) ([]*bursarv1.Host, error) {
 	if !f.named() {
 		return nil, nil
@@ -110,7 +109,7 @@ func besides(name string) (string, error) {
 	return found, nil
 }
 
-// listen passes on what bursar says until it ends, and returns the error that it ended with; nil:
+// listen passes on bursar's lines until it ends, and returns the error that it ended with; nil:
 // it has named none.
 func listen(from io.Reader, to io.Writer) error {
 	var last error

@@ -101,7 +101,7 @@ func counted(n int, one, several string) string {
 	return strconv.Itoa(n) + " " + several
 }
 
-// visible escapes what a terminal would act on. The JSON means the same.
+// visible escapes characters that a terminal would act on. The JSON means the same.
 func visible(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {
