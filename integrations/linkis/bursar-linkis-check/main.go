@@ -1,5 +1,5 @@
-// Command bursar-linkis-check tells the differences that an Apache Linkis would have on Bursar. It is
-// a program of its own because nobody else needs the driver of Linkis's database.
+// Command bursar-linkis-check tells the differences that an Apache Linkis would have on Bursar. It
+// is a program of its own because nobody else needs the driver of Linkis's database.
 package main
 
 import (

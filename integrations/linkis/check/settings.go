@@ -19,8 +19,8 @@ func bursarSettings() []string {
 	}
 }
 
-// replaced tells the fate of Linkis's settings with linkis.bursar.mode=enforce, also of some that the
-// adapter goes on reading.
+// replaced tells the fate of Linkis's settings with linkis.bursar.mode=enforce, also of some that
+// the adapter goes on reading.
 func replaced() map[string]string {
 	return map[string]string{
 		"linkis.ecm.stimate.actual.memory.enable":              "ignored: the agent measures the machine",
@@ -122,7 +122,8 @@ func duration(text string) (time.Duration, bool) {
 // NamedMode is the value of linkis.bursar.mode in a file.
 type NamedMode struct{ File, Mode string }
 
-// Modes compares the values of linkis.bursar.mode in several files. Each service reads those of its own.
+// Modes compares the values of linkis.bursar.mode in several files. Each service reads those of its
+// own.
 func Modes(modes []NamedMode) []Finding {
 	var texts []string
 	differ := false

@@ -100,8 +100,8 @@ func combined(label string) (user, creator, engine, version string, ok bool) {
 	return user, creator, engine, version, ok
 }
 
-// rule names the quota rule that a key becomes in Bursar; empty: it is no limit. A core of Linkis is millis
-// thousandths of a core.
+// rule names the quota rule that a key becomes in Bursar; empty: it is no limit. A core of Linkis
+// is millis thousandths of a core.
 func rule(key, value string, millis int64) (text string, attention bool) {
 	bytes, isSize := bytesOf(value)
 	count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)

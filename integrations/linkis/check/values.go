@@ -93,7 +93,7 @@ func wrongURL(addresses string, withToken bool) (want string) {
 	return ""
 }
 
-// loopback reports whether a host is this machine, even if its name stands for another one tomorrow.
+// loopback reports whether a host is this machine for good: its name stands for no other tomorrow.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -112,7 +112,7 @@ func bursarDuration(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// defaultMillis is the size of a core of Linkis, in thousandths of a core, unless a setting says it.
+// defaultMillis is the size of a core of Linkis, in thousandths of a core, without the setting.
 const defaultMillis = 1000
 
 // millisPerCore is the size of a core of Linkis, in thousandths of a core.

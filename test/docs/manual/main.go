@@ -1,7 +1,7 @@
 // Command manual writes the manual pages of files, bursar-agent.yaml(5) and
 // bursar-coordinator.yaml(5), and of the programs next to bursar: bursar-keeper(8) and
-// bursar-linkis-check(1), with the completions of the latter. The program bursar writes the pages of
-// its commands. Their date is SOURCE_DATE_EPOCH.
+// bursar-linkis-check(1), with the completions of the latter. The program bursar writes the pages
+// of its commands. Their date is SOURCE_DATE_EPOCH.
 package main
 
 import (

@@ -18,8 +18,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// coordinatorFlags name the coordinators, the authorities to trust and the token to show. The program
-// bursar understands them; this one passes them on.
+// coordinatorFlags name the coordinators, the authorities to trust and the token to show. The
+// program bursar understands them; this one passes them on.
 type coordinatorFlags struct {
 	addr, tokenFile, ca, cert, key, serverName string
 }
