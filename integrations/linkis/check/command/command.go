@@ -41,7 +41,7 @@ type invocation struct {
 // Execute runs one command line and returns the process's exit code.
 func Execute(ctx context.Context, version string, args []string, s Streams) int {
 	i := &invocation{Streams: s}
-	cmd := i.command(version)
+	cmd := i.command(version) //nolint:contextcheck // it runs with the context that it gets below
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && !i.begun {
@@ -86,7 +86,7 @@ if the database or the coordinator does not answer, 77 if it does not let us in,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no FILE: want " + Name + " FILE...")
+				return fmt.Errorf("want %s FILE...: there is no FILE", Name)
 			}
 			return nil
 		},

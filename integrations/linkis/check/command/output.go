@@ -136,11 +136,11 @@ func (i *invocation) report(err error) {
 		var line bytes.Buffer
 		encoder := json.NewEncoder(&line)
 		encoder.SetEscapeHTML(false)
-		_ = encoder.Encode(map[string]errorJSON{"error": { // nothing in it can fail
-			Message: err.Error(), ExitCode: e.code, Notes: append([]string{}, e.notes...), Hints: append([]string{}, e.hints...),
-		}})
-		_, _ = i.Err.Write(visible(line.Bytes()))
-		return
+		text := errorJSON{Message: err.Error(), ExitCode: e.code, Notes: append([]string{}, e.notes...), Hints: append([]string{}, e.hints...)}
+		if err := encoder.Encode(map[string]errorJSON{"error": text}); err == nil { // nothing in it can fail
+			_, _ = i.Err.Write(visible(line.Bytes()))
+			return
+		}
 	}
 	fmt.Fprintf(i.Err, "%s: %s\n", Name, cell(err.Error()))
 	for _, note := range e.notes {
