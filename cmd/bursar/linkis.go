@@ -28,8 +28,10 @@ func (c *cli) linkisCommand() *cobra.Command {
 func (c *cli) linkisCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check FILE...", Hidden: true,
-		Short: "Moved to a program of its own: " + linkisProgram,
-		Long:  "Check is a program of its own, in the same package: see " + linkisProgram + " --help.",
+		Short:   "Moved to a program of its own: " + linkisProgram,
+		Long:    "Check is a program of its own, in the same package: see " + linkisProgram + " --help.",
+		Example: "  " + linkisProgram + " linkis.properties --no-database",
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return usagef("bursar linkis check is a program of its own now, in the same package: run: %s", linkisInstead(cmd.Flags(), args))
 		},
