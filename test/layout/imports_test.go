@@ -19,7 +19,7 @@ func floors() [][]string {
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission", "internal/endreason"},
 		{"providers"},
-		{"internal/discovery", "internal/standin", "internal/readlimit", "internal/linkischeck"},
+		{"internal/discovery", "internal/standin", "internal/readlimit"},
 		{"client"},
 		{"coordinator/ledger"},
 		{"coordinator/placement", "coordinator/seal", "test/trapplacer", "test/fakecluster"},
@@ -38,6 +38,7 @@ func floors() [][]string {
 		{"agent/socket", "agent/contain", "agent/ready"},
 		{"agent"},
 		{"cmd"},
+		{"integrations"},
 		{"test", "bench", "tools"},
 	}
 }
@@ -84,6 +85,13 @@ func computing() [][2]string {
 // golang.org/x/sys and each other.
 func small() []string {
 	return []string{"agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
+}
+
+// shunned are pairs of a program and a library that it must not have in it, by whatever way.
+func shunned() [][2]string {
+	return [][2]string{
+		{"cmd/bursar", "github.com/go-sql-driver/mysql"}, // for those alone who have a Linkis: bursar-linkis-check
+	}
 }
 
 // impure are the standard packages that reach outside of a computation, each with all that is
@@ -212,6 +220,38 @@ func sizeBroken(files tree) []string {
 			case ours && within(folder, small()), standard && !heavy, within(imported, []string{"golang.org/x/sys"}):
 			default:
 				complaints = append(complaints, fmt.Sprintf("%s is of a small program and imports %s", s.path, imported))
+			}
+		}
+	}
+	return complaints
+}
+
+// shunnedBroken follows the imports of programs through all packages of this module. Tests are in
+// no program.
+func shunnedBroken(files tree) []string {
+	inFolder := map[string][]source{}
+	for _, s := range files.sources() {
+		if !s.test {
+			inFolder[s.folder] = append(inFolder[s.folder], s)
+		}
+	}
+	var complaints []string
+	for _, pair := range shunned() {
+		program, library := pair[0], pair[1]
+		for next, seen := []string{program}, map[string]bool{program: true}; len(next) > 0; {
+			folder := next[0]
+			next = next[1:]
+			for _, s := range inFolder[folder] {
+				for _, imported := range s.imports() {
+					below, ours := strings.CutPrefix(imported, module+"/")
+					switch {
+					case within(imported, []string{library}):
+						complaints = append(complaints, fmt.Sprintf("%s imports %s, and %s must not have that in it", s.path, imported, program))
+					case ours && !seen[below]:
+						seen[below] = true
+						next = append(next, below)
+					}
+				}
 			}
 		}
 	}

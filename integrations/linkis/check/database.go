@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 	passSetting = "wds.linkis.server.mybatis.datasource.password" //nolint:gosec // a name
 	timeout     = 10 * time.Second
 
-	// What is read from a database at most, in all and of a table.
+	// The most that the program reads from a database, in all and of a table.
 	maxTime  = 30 * time.Second
 	maxBytes = 64 << 20
 	maxRows  = 20000
@@ -64,7 +64,7 @@ func Open(ctx context.Context, p Properties, password string) (*Database, error)
 	return d, nil
 }
 
-// explain says which bound was met, if one was, instead of what the driver makes of that.
+// explain names the bound that was met, if there is one, instead of the driver's error.
 func (d *Database) explain(err error) error {
 	if d.bounds.err != nil {
 		err = d.bounds.err
@@ -108,7 +108,7 @@ func config(p Properties, password string) (*mysql.Config, error) {
 	return c, secure(c, parsed.Hostname(), query)
 }
 
-// Rows reads what is compared, in one read-only transaction. A table that is missing is a finding.
+// Rows reads the tables, in one read-only transaction. A table that is missing is a finding.
 func (d *Database) Rows(ctx context.Context) (ecms []ECM, findings []Finding, err error) {
 	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -121,6 +121,7 @@ func (d *Database) Rows(ctx context.Context) (ecms []ECM, findings []Finding, er
 	r.limits(ctx)
 	r.tenants(ctx)
 	r.providers(ctx)
+	r.clusters(ctx)
 	if r.err != nil {
 		return nil, nil, d.explain(r.err)
 	}

@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"os"
@@ -15,20 +15,20 @@ import (
 func TestSettingsAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	quoted := regexp.MustCompile(`"([a-z]+(?:\.[a-z]+)*)"`)
-	ecm := names(t, "../../integrations/linkis/ecm/src/main/java/io/github/bursar/linkis/ecm/EcmSettings.java",
+	ecm := names(t, "../ecm/src/main/java/io/github/bursar/linkis/ecm/EcmSettings.java",
 		regexp.MustCompile(`(?s)OF_THE_MANAGER =(.*?);`), quoted)
-	ecm = append(ecm, names(t, "../../integrations/linkis/ecm/src/main/java/io/github/bursar/linkis/ecm/EcmSettings.java",
+	ecm = append(ecm, names(t, "../ecm/src/main/java/io/github/bursar/linkis/ecm/EcmSettings.java",
 		regexp.MustCompile(`(?s)PREFIX = "linkis.bursar.";\n(.*?)\n\n`), regexp.MustCompile(`PREFIX \+ "([a-z.]+)"`))...)
 	for where, got := range map[string][]string{
-		"the manager's jar": names(t, "../../integrations/linkis/manager/src/main/java/io/github/bursar/linkis/Settings.java",
+		"the manager's jar": names(t, "../manager/src/main/java/io/github/bursar/linkis/Settings.java",
 			regexp.MustCompile(`(?s)NAMES =(.*?);`), quoted),
 		"the ECM's jar": ecm,
-		"docs/linkis.md": names(t, "../../docs/linkis.md",
+		"docs/linkis.md": names(t, "../../../docs/linkis.md",
 			regexp.MustCompile(`(?s)\| setting \| meaning \| default \|\n(.*?)\n\n`), regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|")),
 	} {
 		slices.Sort(got)
 		if diff := cmp.Diff(bursarSettings(), got); diff != "" {
-			t.Errorf("settings of %s (-linkis check +%s):\n%s", where, where, diff)
+			t.Errorf("settings of %s (-check +%s):\n%s", where, where, diff)
 		}
 	}
 }

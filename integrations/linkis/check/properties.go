@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func (p Properties) Add(file, text string) error {
 // SetDatabase names another database than the files do.
 func (p Properties) SetDatabase(jdbc string) { p[urlSetting] = jdbc }
 
-// shown is what may be told of a line that is wrong: it may hold a password.
+// shown is the part of a wrong line that an error may have: the rest may hold a password.
 func shown(line string) string {
 	name, _, _ := strings.Cut(line, " ")
 	return name[:min(len(name), 40)]

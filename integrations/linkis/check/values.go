@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"fmt"
@@ -75,7 +75,7 @@ func isHostMap(text string) bool {
 	return true
 }
 
-// wrongURL says what the coordinators' addresses should be instead; empty: they can be used.
+// wrongURL names the right form of the coordinators' addresses; empty: they can be used.
 func wrongURL(addresses string, withToken bool) (want string) {
 	for text := range strings.SplitSeq(addresses, ",") {
 		if text = strings.TrimSpace(text); text == "" {
@@ -93,7 +93,7 @@ func wrongURL(addresses string, withToken bool) (want string) {
 	return ""
 }
 
-// loopback reports whether a host is this machine whatever a name may stand for tomorrow.
+// loopback reports whether a host is this machine for good: its name stands for no other tomorrow.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -112,10 +112,10 @@ func bursarDuration(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// defaultMillis is what a core of Linkis is, in thousandths of a core, unless a setting says it.
+// defaultMillis is the size of a core of Linkis, in thousandths of a core, without the setting.
 const defaultMillis = 1000
 
-// millisPerCore is what a core of Linkis is, in thousandths of a core.
+// millisPerCore is the size of a core of Linkis, in thousandths of a core.
 func millisPerCore(p Properties) int64 {
 	millis, _ := millisOf(p)
 	return millis

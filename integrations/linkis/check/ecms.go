@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ type ECM struct {
 	Instances   int64
 }
 
-// Sizes compares ECMs with the hosts of Bursar. Without hosts, nil, only what Linkis has is said.
+// Sizes compares ECMs with the hosts of Bursar. Without hosts, nil, it tells Linkis's sizes only.
 func Sizes(p Properties, ecms []ECM, hosts []*bursarv1.Host) []Finding {
 	mapped := map[string]string{}
 	for pair := range strings.SplitSeq(p[bursarPrefix+"host.map"], ",") {

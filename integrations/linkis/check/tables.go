@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"context"
@@ -100,8 +100,8 @@ func combined(label string) (user, creator, engine, version string, ok bool) {
 	return user, creator, engine, version, ok
 }
 
-// rule is what a key becomes in Bursar; empty: it is no limit. A core of Linkis is millis
-// thousandths of a core.
+// rule names the quota rule that a key becomes in Bursar; empty: it is no limit. A core of Linkis
+// is millis thousandths of a core.
 func rule(key, value string, millis int64) (text string, attention bool) {
 	bytes, isSize := bytesOf(value)
 	count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
@@ -138,7 +138,7 @@ func (r *reader) tenants(ctx context.Context) {
 	})
 }
 
-// providers names what is read; their configuration has passwords.
+// providers tells the names and addresses of clusters; their configuration has passwords.
 func (r *reader) providers(ctx context.Context) {
 	const query = "SELECT resource_type, name, config FROM linkis_cg_rm_external_resource_provider ORDER BY resource_type, name"
 	r.each(ctx, "linkis_cg_rm_external_resource_provider", query, 3, func(row []string) {

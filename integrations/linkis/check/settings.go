@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"fmt"
@@ -19,11 +19,15 @@ func bursarSettings() []string {
 	}
 }
 
-// replaced says what becomes of settings of Linkis with linkis.bursar.mode=enforce.
+// replaced tells the fate of Linkis's settings with linkis.bursar.mode=enforce, also of some that
+// the adapter goes on reading.
 func replaced() map[string]string {
 	return map[string]string{
 		"linkis.ecm.stimate.actual.memory.enable":              "ignored: the agent measures the machine",
 		"linkis.master.distributed.lock.request.interval":      "not used for requests: Bursar decides without locks in the database",
+		"linkis.support.cluster.rule.ec.types":                 "kept: tasks across clusters of these types are judged by the queue of their property",
+		"linkis.yarn.across.cluster.cpu.threshold":             "kept: compared with Bursar's figures of the queue root, for tasks across clusters",
+		"linkis.yarn.across.cluster.memory.threshold":          "kept: compared with Bursar's figures of the queue root, for tasks across clusters",
 		"wds.linkis.ecm.cores.max":                             "ignored: capacity.cpu of the agent, by default what the machine has",
 		"wds.linkis.ecm.engineconn.instances.max":              "ignored: capacity.instances of the agent, by default no limit",
 		"wds.linkis.ecm.memory.max":                            "ignored: capacity.memory of the agent, by default what the machine has",
@@ -115,10 +119,11 @@ func duration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// NamedMode is what a file says of linkis.bursar.mode.
+// NamedMode is the value of linkis.bursar.mode in a file.
 type NamedMode struct{ File, Mode string }
 
-// Modes compares what several files say of linkis.bursar.mode. Each service reads those of its own.
+// Modes compares the values of linkis.bursar.mode in several files. Each service reads those of its
+// own.
 func Modes(modes []NamedMode) []Finding {
 	var texts []string
 	differ := false
@@ -135,7 +140,7 @@ func Modes(modes []NamedMode) []Finding {
 	}}
 }
 
-// ModeOf is what a file says of linkis.bursar.mode; empty: nothing.
+// ModeOf is the value of linkis.bursar.mode in a file; empty: it has none.
 func ModeOf(p Properties) string { return strings.ToLower(strings.TrimSpace(p[bursarPrefix+"mode"])) }
 
 func ofBursar(p Properties) []Finding {

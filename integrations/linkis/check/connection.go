@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"context"
@@ -21,8 +21,8 @@ const (
 )
 
 // encryptForNobody sets a key whose private half nobody has. A server that asks for the password
-// encrypted with its own key gets it encrypted with this one: whoever answers in the server's place
-// has a key, too.
+// encrypted with its own key gets it encrypted with this one: an impostor in the server's place has
+// a key, too.
 func encryptForNobody(c *mysql.Config) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -34,8 +34,8 @@ func encryptForNobody(c *mysql.Config) error {
 }
 
 // secure sets how the connection is protected, as the parameters of the JDBC address say. On this
-// machine all of them are honoured; a server elsewhere gets no password in a form that whoever
-// answers in its place could read.
+// machine all of them are honoured; a server elsewhere gets no password in a form that an
+// impostor in its place could read.
 func secure(c *mysql.Config, host string, query url.Values) error {
 	mode, err := sslMode(query)
 	if err != nil {
@@ -100,7 +100,7 @@ func sslMode(query url.Values) (string, error) {
 	}
 }
 
-// bounds hold for all that is read from a server, whatever it answers.
+// bounds hold for all that is read from a server, even from a hostile one.
 type bounds struct {
 	bytes int64
 	end   time.Time

@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ func NewReport(findings []Finding) *Report {
 
 const maxText = 500
 
-// cut shortens a text: what a database has can be of any length.
+// cut shortens a text: values of a database can have any length.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -1,4 +1,4 @@
-package linkischeck
+package check
 
 import (
 	"strings"
