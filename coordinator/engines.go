@@ -31,8 +31,8 @@ type engineService struct {
 // maxLaunchBytes bounds what is to be executed, encoded: it is a row of the store until then.
 const maxLaunchBytes = 64 << 10
 
-// retryPatience is how long a caller that wants an engine at once waits for a host if the launch has
-// failed on another one.
+// retryPatience is how long a caller that wants an engine at once waits for a host if the launch
+// has failed on another one.
 const retryPatience = 30 * time.Second
 
 // Launch is served by agents alone.

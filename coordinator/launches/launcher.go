@@ -24,8 +24,8 @@ const (
 	// attachPatience is how long the agent of a host that got a grant has to be attached. After a
 	// change of leader agents attach within seconds.
 	attachPatience = 5 * time.Second
-	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as after
-	// a change of leader. A reservation usually lasts for two minutes.
+	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as
+	// after a change of leader. A reservation usually lasts for two minutes.
 	secretsPatience = 30 * time.Second
 	// again is the pause before the changes are followed anew.
 	again = 200 * time.Millisecond

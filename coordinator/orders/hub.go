@@ -1,6 +1,6 @@
 // Package orders carries orders to the agents of hosts: a stream to each agent, which the agent
-// opens. It knows no ledger: its caller says what an order is for, and hears from the agent by other
-// calls. Any goroutine may use a Hub.
+// opens. It knows no ledger: its caller says what an order is for, and hears from the agent by
+// other calls. Any goroutine may use a Hub.
 package orders
 
 import (
@@ -13,8 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// queued is how many orders wait for one agent. An agent takes an order in microseconds, and answers
-// by another call. More than this wait only if the agent reads nothing.
+// queued is how many orders wait for one agent. An agent takes an order in microseconds, and
+// answers by another call. More than this wait only if the agent reads nothing.
 const queued = 256
 
 // ErrReplaced ends a stream: the agent, or a newer one of the host, has opened another.
@@ -52,10 +52,10 @@ type stream struct {
 // New makes a hub without streams.
 func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
 
-// Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer one comes.
-// send must return when ctx has ended. keepAlive is how often a message without an order is sent if
-// there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an *OldError,
-// that of Cut, of send, or of ctx.
+// Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer one
+// comes. send must return when ctx has ended. keepAlive is how often a message without an order is
+// sent if there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an
+// *OldError, that of Cut, of send, or of ctx.
 func (h *Hub) Attach(ctx context.Context, host string, incarnation uint64, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
 	s, err := h.open(host, incarnation)
 	if err != nil {
