@@ -41,8 +41,9 @@ func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 			s := a.settings()
 			return contain.Settings{Way: s.Engines.Cgroups, Parent: s.Engines.Cgroup, Policies: s.policies}
 		},
-		Locked: a.locked, ScheduleSave: a.scheduleSave, Launching: a.launches.has,
-		Stopped:  func(id string) bool { return a.endReason(id) != "" },
-		Identify: a.deps.Meter.Identify,
+		Locked: a.state.Locked, ScheduleSave: a.state.ScheduleSave,
+		Launching: func(id string) bool { return a.engines.Launching(id) },
+		Stopped:   func(id string) bool { return a.engines.Stopped(id) },
+		Identify:  a.deps.Meter.Identify,
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/resource"
 )
@@ -29,7 +30,7 @@ type countables struct {
 	// *command.UndeadError.
 	count func(ctx context.Context, of countableSettings) (int64, error)
 	log   *slog.Logger
-	due   *wakeup
+	due   *loops.Wakeup
 	runs  sync.WaitGroup // of the loop
 
 	mu  sync.Mutex
@@ -51,7 +52,7 @@ type countable struct {
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {
-	return &countables{count: count, log: log, due: newWakeup(now), all: make(map[string]*countable)}
+	return &countables{count: count, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
 }
 
 // use replaces what is counted. What stays the same keeps its count.
@@ -70,7 +71,7 @@ func (c *countables) use(now time.Time, wanted map[string]countableSettings) {
 		return !is
 	})
 	if changed {
-		c.due.noLaterThan(now)
+		c.due.NoLaterThan(now)
 	}
 }
 
@@ -88,8 +89,8 @@ func (c *countables) loop(ctx context.Context) error {
 	defer c.runs.Wait()
 	for {
 		now := time.Now()
-		c.due.set(c.nextDue(now), now)
-		if !c.due.wait(ctx) {
+		c.due.Set(c.nextDue(now), now)
+		if !c.due.Wait(ctx) {
 			return nil
 		}
 		c.startDue(ctx, time.Now())
@@ -163,7 +164,7 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 	if err == nil {
 		of.amount, of.counted = amount, now
 	}
-	c.due.noLaterThan(of.next)
+	c.due.NoLaterThan(of.next)
 }
 
 // counts are how many there are of each, and, by name, why that is not known or not new. A count

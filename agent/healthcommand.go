@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/internal/spelling"
 )
@@ -72,7 +73,7 @@ type healthLoop struct {
 	// changed is called if another problem is there, or none any more.
 	changed func()
 	log     *slog.Logger
-	due     *wakeup
+	due     *loops.Wakeup
 
 	mu       sync.Mutex
 	settings healthSettings // guarded by mu
@@ -83,7 +84,7 @@ type healthLoop struct {
 }
 
 func newHealthLoop(now time.Time, log *slog.Logger, changed func()) *healthLoop {
-	return &healthLoop{run: checkHealth, changed: changed, log: log, due: newWakeup(now)}
+	return &healthLoop{run: checkHealth, changed: changed, log: log, due: loops.NewWakeup(now)}
 }
 
 // use replaces the command. Until another one has ended for the first time, the host is as fit as
@@ -101,7 +102,7 @@ func (h *healthLoop) use(now time.Time, wanted healthSettings) {
 		h.err = errNotYet
 	}
 	h.settings = wanted
-	h.due.bringForward(now)
+	h.due.BringForward(now)
 }
 
 // problem is why the health command keeps engines off the host; empty if it does not.
@@ -116,7 +117,7 @@ func (h *healthLoop) problem() string {
 
 // loop runs the command when it is due, until ctx ends.
 func (h *healthLoop) loop(ctx context.Context) error {
-	for h.due.wait(ctx) {
+	for h.due.Wait(ctx) {
 		of := h.next(time.Now())
 		if of == (healthSettings{}) || h.lingers() {
 			continue
@@ -138,7 +139,7 @@ func (h *healthLoop) next(now time.Time) healthSettings {
 	if interval == 0 {
 		interval = time.Hour // use brings it forward
 	}
-	h.due.set(now.Add(interval), now)
+	h.due.Set(now.Add(interval), now)
 	return h.settings
 }
 

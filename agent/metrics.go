@@ -86,6 +86,8 @@ func (m *metrics) synced(took time.Duration, err error) {
 	m.syncs.WithLabelValues(outcomeOf(err)).Observe(took.Seconds())
 }
 
+func (m *metrics) stopAsked(err error) { m.stopsAsked.WithLabelValues(outcomeOf(err)).Inc() }
+
 func (m *metrics) measured(took time.Duration, degraded map[string]string, ended int) {
 	m.measures.Observe(took.Seconds())
 	m.ended.Add(float64(ended))
@@ -95,6 +97,17 @@ func (m *metrics) measured(took time.Duration, degraded map[string]string, ended
 	for source := range degraded {
 		m.degraded.WithLabelValues(source).Set(1)
 	}
+}
+
+// countVeto counts and logs a grant that was refused.
+func (a *Agent) countVeto(grant *bursarv1.Allocation, refused tracker.Refusal) {
+	a.metrics.vetoed.Inc()
+	reason := refused.Reason
+	if reason == "" {
+		reason = "the memory is not there"
+	}
+	a.log.Warn("a grant was refused", "allocation_id", grant.GetId(), "reason", reason,
+		"memory_bytes", grant.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused.Headroom)
 }
 
 // interceptor measures the calls of the local API.
@@ -128,21 +141,21 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 		desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent", name), help, nil, nil)
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.tracker == nil {
-		return // it does not run yet
-	}
-	putTracker(put, a.tracker)
-	putOverUse(metrics, a.tracker)
-	putSample(put, a.tracker.Sample())
-	putDisks(metrics, a.tracker.Sample().GetDisks())
-	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
-	synced := 0.0
-	if at := a.syncedAt.last(); !at.IsZero() {
-		synced = float64(at.UnixNano()) / 1e9
-	}
-	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", synced)
+	a.state.Locked(func(t *tracker.Tracker) {
+		if t == nil {
+			return // it does not run yet
+		}
+		putTracker(put, t)
+		putOverUse(metrics, t)
+		putSample(put, t.Sample())
+		putDisks(metrics, t.Sample().GetDisks())
+		put("epoch", "The highest epoch seen.", float64(t.Epoch()))
+		synced := 0.0
+		if at := a.reports.SyncedAt(); !at.IsZero() {
+			synced = float64(at.UnixNano()) / 1e9
+		}
+		put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", synced)
+	})
 }
 
 type putFunc func(name, help string, value float64)

@@ -43,11 +43,11 @@ func effects() map[string]struct {
 		},
 		"capacity": {
 			func(c *Config) { c.Capacity = map[string]string{"memory": "2MiB"} },
-			func(a *Agent, _ *watching) any { return a.tracker.Host().Capacity.GetMemoryBytes() }, int64(2 << 20),
+			func(a *Agent, _ *watching) any { return known(a).Host().Capacity.GetMemoryBytes() }, int64(2 << 20),
 		},
 		"safety": {
 			func(c *Config) { c.Safety = "3MiB" },
-			func(a *Agent, _ *watching) any { return a.tracker.Sample().GetMemorySafetyBytes() }, int64(3 << 20),
+			func(a *Agent, _ *watching) any { return known(a).Sample().GetMemorySafetyBytes() }, int64(3 << 20),
 		},
 		"trustedUsers": {
 			func(c *Config) { c.TrustedUsers = []string{"4711"} },
@@ -63,10 +63,7 @@ func effects() map[string]struct {
 		"patience": {
 			func(c *Config) { c.Patience = time.Minute },
 			func(a *Agent, _ *watching) any {
-				ctx, cancel := a.bounded(context.Background(), 0)
-				defer cancel()
-				deadline, _ := ctx.Deadline()
-				return time.Until(deadline)
+				return a.forCallers().Patience
 			}, time.Minute,
 		},
 		"tick": {
@@ -96,7 +93,7 @@ func effects() map[string]struct {
 		},
 		"workDirs": {
 			func(c *Config) { c.WorkDirs = []WorkDir{{Path: "/", MinFree: "100%", MinFreeInodes: "100%"}} },
-			func(a *Agent, _ *watching) any { return a.tracker.Sample().GetRefusal() != "" }, true,
+			func(a *Agent, _ *watching) any { return known(a).Sample().GetRefusal() != "" }, true,
 		},
 		"countables": {
 			func(c *Config) {
@@ -191,12 +188,12 @@ func reloading(t *testing.T, h *watching, f func(a *Agent, config Config)) {
 			t.Fatal(err)
 		}
 		a.ownMeter = true // it does what that one does
-		a.dir = dir
-		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
+		a.state.Open(dir, "boot-1", 1)
+		a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- a.measureLoop(ctx) }()
-		go func() { ended <- a.syncLoop(ctx) }()
+		go func() { ended <- a.reports.Loop(ctx) }()
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
 		f(a, config)

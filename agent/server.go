@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -65,13 +66,13 @@ func (s *api) handler(local bool) http.Handler {
 	)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(convert.Binary{MaxDecoded: maxDecoded}), connect.WithCodec(convert.StrictJSON{MaxDecoded: maxDecoded}), small,
-		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor(), sized()), connect.WithRecover(s.recovered),
+		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor(), callers.Sized()), connect.WithRecover(s.recovered),
 	)
-	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
+	mux.Handle(bursarv1connect.NewAllocationServiceHandler(s.agent.callers.Allocations(s.stopping), options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if local { // over TCP nobody knows whose engine it would be
-		mux.Handle(bursarv1connect.NewEngineServiceHandler(engineService{s.agent}, options))
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(s.agent.callers.EngineService(), options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)
