@@ -17,6 +17,7 @@ import (
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/loops"
+	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -127,9 +128,9 @@ type Agent struct {
 	trusted *callers.TrustedLoop
 
 	// What the machine has next to memory and cpu:
-	workDirs   *workDirs
-	countables *countables
-	health     *healthLoop
+	workDirs   *machine.WorkDirs
+	countables *machine.Countables
+	health     *machine.HealthLoop
 
 	freshMemory freshMemory
 	measuredAt  loops.Moment // when the machine was last measured

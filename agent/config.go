@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -158,9 +159,9 @@ type settings struct {
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
 	policies   policy.Set
-	workDirs   []workDirSettings
-	countables map[string]countableSettings // by name
-	health     healthSettings
+	workDirs   []machine.WorkDirSettings
+	countables map[string]machine.CountableSettings // by name
+	health     machine.HealthSettings
 }
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in.
@@ -348,4 +349,16 @@ func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64)
 		capped = capped.With(measured.dimension, quantity)
 	}
 	return convert.VectorToProto(withCounts(capped, counts))
+}
+
+// withCounts returns the capacity with the countables in it, each no more than what is configured
+// as its cap.
+func withCounts(capacity resource.Vector, amounts map[string]int64) resource.Vector {
+	for name, amount := range amounts {
+		if most, capped := capacity.Get(name); capped {
+			amount = min(amount, most)
+		}
+		capacity = capacity.With(name, amount)
+	}
+	return capacity
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/engine"
+	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -33,8 +34,8 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 // measure measures the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
-	a.countables.use(began, a.settings().countables) // a reload may have changed them
-	a.health.use(began, a.settings().health)
+	a.countables.Use(began, a.settings().countables) // a reload may have changed them
+	a.health.Use(began, a.settings().health)
 	a.direct.Reap()
 	a.engines.Watch(ctx)
 	pass := a.engines.Begin()
@@ -51,17 +52,17 @@ func (a *Agent) measure(ctx context.Context) {
 	if capacityErr != nil {
 		a.log.Warn("the machine's capacity is not known: the last one stays", "error", capacityErr)
 	}
-	counts, problems := a.countables.counts(time.Now())
-	disks, short, oddDisks := a.workDirs.measure(ctx, a.settings().workDirs)
+	counts, problems := a.countables.Counts(time.Now())
+	disks, short, oddDisks := a.workDirs.Measure(ctx, a.settings().workDirs)
 	for path, odd := range oddDisks {
 		if sample.Degraded == nil {
 			sample.Degraded = make(map[string]string)
 		}
 		sample.Degraded["disk "+path] = odd
 	}
-	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
+	measurement := tracker.Measurement{Sample: machine.SampleMessage(sample, usages, problems)}
 	measurement.Sample.Notes = a.notes(began, usages)
-	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.state.Check(), checkDescriptors(), short, a.health.problem())
+	measurement.Sample.Disks, measurement.Sample.Refusal = disks, machine.Joined(a.socket.Check(ctx), a.state.Check(), machine.CheckDescriptors(), short, a.health.Problem())
 	measurement.Usages = a.engines.Usages(ctx, pass, usages)
 	var ends []*bursarv1.EngineEnd
 	limits := a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts)

@@ -230,3 +230,28 @@ func putKnown[T int32 | int64](put putFunc, name, help string, value *T) {
 		put(name, help, float64(*value))
 	}
 }
+
+// putDisks sends what is known of the work directories, of which there are at most maxWorkDirs.
+func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
+	for _, disk := range disks {
+		isShort := 0.0
+		if disk.GetShort() {
+			isShort = 1
+		}
+		for _, gauge := range []struct {
+			name, help string
+			known      bool
+			value      float64
+		}{
+			{"free_bytes", "Space of a work directory that ordinary users can still write.", disk.GetTotalBytes() > 0, float64(disk.GetFreeBytes())},
+			{"free_inodes", "Inodes of a work directory that are free.", disk.GetTotalInodes() > 0, float64(disk.GetFreeInodes())},
+			{"short", "1 while a work directory has less than is wanted, or does not answer.", true, isShort},
+		} {
+			if !gauge.known {
+				continue // not counted, or not known
+			}
+			desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent_work_dir", gauge.name), gauge.help, []string{"path"}, nil)
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauge.value, disk.GetPath())
+		}
+	}
+}

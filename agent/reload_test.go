@@ -99,11 +99,11 @@ func effects() map[string]struct {
 			func(c *Config) {
 				c.Countables = map[string]CountableConfig{"gpu": {Command: []string{"/bin/echo", "5"}}}
 			},
-			func(a *Agent, _ *watching) any { return len(a.countables.all) }, 1,
+			func(a *Agent, _ *watching) any { amounts, _ := a.countables.Counts(time.Now()); return len(amounts) }, 1,
 		},
 		"healthCommand": {
 			func(c *Config) { c.HealthCommand = HealthCommand{Command: []string{"/bin/false"}} },
-			func(a *Agent, _ *watching) any { return a.health.problem() != "" }, true,
+			func(a *Agent, _ *watching) any { return a.health.Problem() != "" }, true,
 		},
 		"logLevel": { // that of the logger, which is the program's
 			func(c *Config) { c.LogLevel = "debug" },

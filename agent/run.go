@@ -17,6 +17,7 @@ import (
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/loops"
+	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/statefile"
@@ -89,8 +90,8 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if a.cgroups, err = a.newCgroups(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
-	a.health = newHealthLoop(now, a.log, func() { a.measureDue.In(0) })
+	a.workDirs, a.countables = machine.NewWorkDirs(a.log), machine.NewCountables(now, a.log)
+	a.health = machine.NewHealthLoop(now, a.log, func() { a.measureDue.In(0) })
 	a.loops = newWatchedLoops(now, a.measureDue, a.syncDue)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -161,8 +162,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.state.SaveLoop(ctx, a.loops.save.Do) })
 	group.Go(func() error { return a.reports.WatchLeader(ctx) })
 	group.Go(func() error { return a.callers.Run(ctx) })
-	group.Go(func() error { return a.countables.loop(ctx) })
-	group.Go(func() error { return a.health.loop(ctx) })
+	group.Go(func() error { return a.countables.Loop(ctx) })
+	group.Go(func() error { return a.health.Loop(ctx) })
 	group.Go(func() error { return a.trusted.Run(ctx) })
 	err = group.Wait()
 	a.engines.Unwatch()
@@ -176,9 +177,9 @@ func (a *Agent) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
-	a.countables.use(time.Now(), a.settings().countables)
-	a.countables.first(ctx)
-	counts, _ := a.countables.counts(time.Now())
+	a.countables.Use(time.Now(), a.settings().countables)
+	a.countables.First(ctx)
+	counts, _ := a.countables.Counts(time.Now())
 	capacity, err := a.deps.Meter.Capacity(ctx)
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)

@@ -1,13 +1,10 @@
-package agent
+package machine
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,37 +53,12 @@ func TestOddFiguresOfAFileSystem(t *testing.T) {
 
 // What is not known is not short, however much is wanted.
 func TestUnknownFiguresAreNotShort(t *testing.T) {
-	w := newWorkDirs(slog.New(slog.DiscardHandler))
+	w := NewWorkDirs(slog.New(slog.DiscardHandler))
 	w.statfs = func(string) (fileSystem, error) { return fileSystem{odd: "-1 of 5079 inodes are free: left out"}, nil }
-	dirs := []workDirSettings{parsedDir(t, WorkDir{Path: "/ceph", MinFree: "1TiB", MinFreeInodes: "1000000"})}
-	disks, refusal, odd := w.measure(t.Context(), dirs)
+	dirs := []WorkDirSettings{parsedDir(t, WorkDir{Path: "/ceph", MinFree: "1TiB", MinFreeInodes: "1000000"})}
+	disks, refusal, odd := w.Measure(t.Context(), dirs)
 	if refusal != "" || len(disks) != 1 || disks[0].GetShort() || odd["/ceph"] == "" {
 		t.Errorf("%q, %v, %v", refusal, disks, odd)
-	}
-}
-
-// A source is logged once, also if it is odd in every second look, until it has been good for long.
-func TestAnOddSourceIsLoggedOnce(t *testing.T) {
-	var logged bytes.Buffer
-	a := &Agent{log: slog.New(slog.NewTextHandler(&logged, nil)), degraded: map[string]time.Time{}}
-	now := time.Unix(0, 0)
-	odd := map[string]string{"memory.SwapFree": "more than SwapTotal"}
-	for i := range 100 {
-		now = now.Add(time.Second)
-		if i%2 == 0 {
-			a.logDegraded(now, odd)
-		} else {
-			a.logDegraded(now, nil)
-		}
-	}
-	if n := strings.Count(logged.String(), "\n"); n != 1 {
-		t.Errorf("%d lines:\n%s", n, &logged)
-	}
-	now = now.Add(degradedQuiet)
-	a.logDegraded(now, nil)
-	a.logDegraded(now, odd)
-	if n := strings.Count(logged.String(), "\n"); n != 3 {
-		t.Errorf("%d lines after a quiet time:\n%s", n, &logged)
 	}
 }
 

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer promptly(t)()
-			parsed, wrong := HealthCommand{Command: []string{script(t, test.script)}, Timeout: 300 * time.Millisecond}.parse()
+			parsed, wrong := HealthCommand{Command: []string{script(t, test.script)}, Timeout: 300 * time.Millisecond}.Parse()
 			if wrong != nil {
 				t.Fatal(wrong)
 			}
@@ -45,22 +45,22 @@ func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
 			}
 		})
 	}
-	missing := healthSettings{command: commandText([]string{"/no/such/program"}), timeout: time.Second}
+	missing := HealthSettings{command: commandText([]string{"/no/such/program"}), timeout: time.Second}
 	if err := checkHealth(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
 
 // healths plays health commands: it runs a loop in a bubble, with what f says for each command.
-func healths(t *testing.T, run func(of healthSettings) error, f func(h *healthLoop, changes *int)) {
+func healths(t *testing.T, run func(of HealthSettings) error, f func(h *HealthLoop, changes *int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		changes := 0
-		h := newHealthLoop(time.Now(), slog.New(slog.DiscardHandler), func() { changes++ })
-		h.run = func(_ context.Context, of healthSettings) error { return run(of) }
+		h := NewHealthLoop(time.Now(), slog.New(slog.DiscardHandler), func() { changes++ })
+		h.run = func(_ context.Context, of HealthSettings) error { return run(of) }
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- h.loop(ctx) }()
+		go func() { ended <- h.Loop(ctx) }()
 		synctest.Wait()
 		f(h, &changes)
 		cancel()
@@ -72,33 +72,33 @@ func healths(t *testing.T, run func(of healthSettings) error, f func(h *healthLo
 
 // Another command runs at once, and until it has ended its host is as fit as before.
 func TestAReloadReplacesTheHealthCommandAtOnce(t *testing.T) {
-	ill, well := healthSettings{command: "ill\x00", interval: 24 * time.Hour}, healthSettings{command: "well\x00", interval: 24 * time.Hour}
-	run := func(of healthSettings) error {
+	ill, well := HealthSettings{command: "ill\x00", interval: 24 * time.Hour}, HealthSettings{command: "well\x00", interval: 24 * time.Hour}
+	run := func(of HealthSettings) error {
 		time.Sleep(time.Second)
 		if of == ill {
 			return errors.New("broken")
 		}
 		return nil
 	}
-	healths(t, run, func(h *healthLoop, changes *int) {
+	healths(t, run, func(h *HealthLoop, changes *int) {
 		want := func(text string) {
 			t.Helper()
 			synctest.Wait()
-			if got := h.problem(); got != text {
+			if got := h.Problem(); got != text {
 				t.Errorf("%q: want %q", got, text)
 			}
 		}
 		want("")
-		h.use(time.Now(), ill)
+		h.Use(time.Now(), ill)
 		want("health command: has not ended yet")
 		time.Sleep(2 * time.Second)
 		want("health command: broken")
-		h.use(time.Now(), well)
+		h.Use(time.Now(), well)
 		want("health command: broken")
 		time.Sleep(2 * time.Second)
 		want("")
-		h.use(time.Now(), ill)
-		h.use(time.Now(), healthSettings{}) // while it runs
+		h.Use(time.Now(), ill)
+		h.Use(time.Now(), HealthSettings{}) // while it runs
 		time.Sleep(2 * time.Second)
 		want("")
 		if *changes != 2 {
@@ -110,24 +110,24 @@ func TestAReloadReplacesTheHealthCommandAtOnce(t *testing.T) {
 // A command that was killed and hangs in the kernel is not started a second time.
 func TestAHealthCommandThatHangsIsNotStartedAgain(t *testing.T) {
 	runs, gone := 0, make(chan struct{})
-	run := func(healthSettings) error {
+	run := func(HealthSettings) error {
 		if runs++; runs > 1 {
 			return nil
 		}
 		return &command.UndeadError{Cause: errors.New("killed after 10s"), Gone: gone}
 	}
-	healths(t, run, func(h *healthLoop, _ *int) {
-		h.use(time.Now(), healthSettings{command: "x\x00", interval: time.Second})
+	healths(t, run, func(h *HealthLoop, _ *int) {
+		h.Use(time.Now(), HealthSettings{command: "x\x00", interval: time.Second})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got, want := h.problem(), "health command: killed after 10s; it hangs in the kernel and cannot be killed"; runs != 1 || got != want {
+		if got, want := h.Problem(), "health command: killed after 10s; it hangs in the kernel and cannot be killed"; runs != 1 || got != want {
 			t.Errorf("%d runs, %q: want one, %q", runs, got, want)
 		}
 		close(gone)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if runs < 30 || h.problem() != "" {
-			t.Errorf("%d runs, %q: want one each second since it ended", runs, h.problem())
+		if runs < 30 || h.Problem() != "" {
+			t.Errorf("%d runs, %q: want one each second since it ended", runs, h.Problem())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 // call, the process at its other end, a pidfd of the engine, and what measuring opens.
 const fewDescriptors = 16
 
-// checkDescriptors says that too few file descriptors are left for another engine; empty: they are
+// CheckDescriptors says that too few file descriptors are left for another engine; empty: they are
 // not.
-func checkDescriptors() string {
+func CheckDescriptors() string {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return "" // no kernel fails at that

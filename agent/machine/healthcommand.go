@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"bytes"
@@ -14,99 +14,51 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// The defaults of a HealthCommand.
-const (
-	DefaultHealthInterval = time.Minute
-	DefaultHealthTimeout  = 10 * time.Second
-)
-
-// HealthCommand is a program that says whether the host is fit for engines, like YARN's node health
-// script.
-type HealthCommand struct {
-	// Command is a program, by its absolute path, and its arguments. It is run without a shell. It
-	// runs as the agent, with no input, in /, with PATH and LC_ALL=C as its environment. The host
-	// is fit if it ends with code 0 and prints no line that begins with ERROR. Otherwise the host
-	// takes no new engines, and shows that line, or how the command ended. Its engines go on.
-	// Default: none.
-	Command []string `yaml:"command"`
-	// Interval is the time between two runs, 1s to 24h. Default 1m.
-	Interval time.Duration `yaml:"interval"`
-	// Timeout is how long a run may take, 10ms to 1m. Then it is killed with all that it started,
-	// and the host is not fit. Default 10s.
-	Timeout time.Duration `yaml:"timeout"`
-}
-
-// healthSettings is a HealthCommand that was found good; the zero value: none. It can be compared.
-type healthSettings struct {
-	command           string // as in commandText
-	interval, timeout time.Duration
-}
-
-func (h HealthCommand) parse() (healthSettings, *ConfigError) {
-	wrong := func(field, value, want string) (healthSettings, *ConfigError) {
-		return healthSettings{}, &ConfigError{"healthCommand." + field, value, want}
-	}
-	if len(h.Command) == 0 && h.Interval == 0 && h.Timeout == 0 {
-		return healthSettings{}, nil
-	}
-	if field, value, want := checkCommand(h.Command); field != "" {
-		return wrong(field, value, want)
-	}
-	parsed := healthSettings{
-		command:  commandText(h.Command),
-		interval: orDefault(h.Interval, DefaultHealthInterval), timeout: orDefault(h.Timeout, DefaultHealthTimeout),
-	}
-	if field, value, want := checkPace(parsed.interval, parsed.timeout); field != "" {
-		return wrong(field, value, want)
-	}
-	return parsed, nil
-}
-
 // errNotYet is the problem of a host until its health command has ended for the first time.
 var errNotYet = errors.New("has not ended yet")
 
-// healthLoop runs the health command of the settings. One goroutine runs the loop; any may ask for
+// HealthLoop runs the health command of the settings. One goroutine runs the loop; any may ask for
 // the problem.
-type healthLoop struct {
+type HealthLoop struct {
 	// run runs the command, and returns why the host is not fit.
-	run func(ctx context.Context, of healthSettings) error
+	run func(ctx context.Context, of HealthSettings) error
 	// changed is called if another problem is there, or none any more.
 	changed func()
 	log     *slog.Logger
 	due     *loops.Wakeup
 
 	mu       sync.Mutex
-	settings healthSettings // guarded by mu
+	settings HealthSettings // guarded by mu
 	err      error          // guarded by mu; of the last run
 	// undead is closed when the last run, which could not be killed, has ended; nil: there is none.
 	// Only the loop uses it.
 	undead <-chan struct{}
 }
 
-func newHealthLoop(now time.Time, log *slog.Logger, changed func()) *healthLoop {
-	return &healthLoop{run: checkHealth, changed: changed, log: log, due: loops.NewWakeup(now)}
+func NewHealthLoop(now time.Time, log *slog.Logger, changed func()) *HealthLoop {
+	return &HealthLoop{run: checkHealth, changed: changed, log: log, due: loops.NewWakeup(now)}
 }
 
-// use replaces the command. Until another one has ended for the first time, the host is as fit as
+// Use replaces the command. Until another one has ended for the first time, the host is as fit as
 // the one before has said; at the start it is not.
-func (h *healthLoop) use(now time.Time, wanted healthSettings) {
+func (h *HealthLoop) Use(now time.Time, wanted HealthSettings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if wanted == h.settings {
 		return
 	}
 	switch {
-	case wanted == healthSettings{}:
+	case wanted == HealthSettings{}:
 		h.err = nil
-	case h.settings == healthSettings{}:
+	case h.settings == HealthSettings{}:
 		h.err = errNotYet
 	}
 	h.settings = wanted
 	h.due.BringForward(now)
 }
 
-// problem is why the health command keeps engines off the host; empty if it does not.
-func (h *healthLoop) problem() string {
+// Problem is why the health command keeps engines off the host; empty if it does not.
+func (h *HealthLoop) Problem() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil {
@@ -115,11 +67,11 @@ func (h *healthLoop) problem() string {
 	return "health command: " + h.err.Error()
 }
 
-// loop runs the command when it is due, until ctx ends.
-func (h *healthLoop) loop(ctx context.Context) error {
+// Loop runs the command when it is due, until ctx ends.
+func (h *HealthLoop) Loop(ctx context.Context) error {
 	for h.due.Wait(ctx) {
 		of := h.next(time.Now())
-		if of == (healthSettings{}) || h.lingers() {
+		if of == (HealthSettings{}) || h.lingers() {
 			continue
 		}
 		err := h.run(ctx, of)
@@ -132,7 +84,7 @@ func (h *healthLoop) loop(ctx context.Context) error {
 }
 
 // next is the command to run now, and sets when the loop is due again.
-func (h *healthLoop) next(now time.Time) healthSettings {
+func (h *HealthLoop) next(now time.Time) HealthSettings {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	interval := h.settings.interval
@@ -144,7 +96,7 @@ func (h *healthLoop) next(now time.Time) healthSettings {
 }
 
 // lingers reports whether a command that was killed is still there.
-func (h *healthLoop) lingers() bool {
+func (h *HealthLoop) lingers() bool {
 	if h.undead == nil {
 		return false
 	}
@@ -158,7 +110,7 @@ func (h *healthLoop) lingers() bool {
 }
 
 // note takes the outcome of a run.
-func (h *healthLoop) note(of healthSettings, err error) {
+func (h *HealthLoop) note(of HealthSettings, err error) {
 	if undead, is := errors.AsType[*command.UndeadError](err); is {
 		h.undead = undead.Gone
 	}
@@ -187,7 +139,7 @@ func (e *unfitError) Error() string { return e.line }
 
 // checkHealth runs a health command to its end or its timeout. The error says why the host is not
 // fit.
-func checkHealth(ctx context.Context, of healthSettings) error {
+func checkHealth(ctx context.Context, of HealthSettings) error {
 	printed, err := commandOutput(ctx, commandArgs(of.command), of.timeout)
 	for line := range bytes.Lines(printed) {
 		if bytes.HasPrefix(line, []byte("ERROR")) {

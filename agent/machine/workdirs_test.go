@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"errors"
@@ -38,9 +38,9 @@ func smallFileSystem(t *testing.T, options string) string {
 	return dir
 }
 
-func parsedDir(t *testing.T, d WorkDir) workDirSettings {
+func parsedDir(t *testing.T, d WorkDir) WorkDirSettings {
 	t.Helper()
-	parsed, wrong := d.parse()
+	parsed, wrong := d.Parse()
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -50,11 +50,11 @@ func parsedDir(t *testing.T, d WorkDir) workDirSettings {
 // looker looks at one directory.
 func looker(t *testing.T, d WorkDir) func() (*bursarv1.DiskSample, string) {
 	t.Helper()
-	w, parsed := newWorkDirs(slog.New(slog.DiscardHandler)), []workDirSettings{parsedDir(t, d)}
+	w, parsed := NewWorkDirs(slog.New(slog.DiscardHandler)), []WorkDirSettings{parsedDir(t, d)}
 	return func() (*bursarv1.DiskSample, string) {
 		t.Helper()
-		disks, refusal, _ := w.measure(t.Context(), parsed)
-		if len(disks) != 1 || disks[0].GetPath() != parsed[0].path || disks[0].GetShort() != (refusal != "") {
+		disks, refusal, _ := w.Measure(t.Context(), parsed)
+		if len(disks) != 1 || disks[0].GetPath() != parsed[0].Path || disks[0].GetShort() != (refusal != "") {
 			t.Fatalf("%v, %q", disks, refusal)
 		}
 		return disks[0], refusal
@@ -168,7 +168,7 @@ func TestDirectoriesThatAreNotThere(t *testing.T) {
 // A file system that hangs is waited for once, and delays nothing.
 func TestFileSystemThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorkDirs(slog.New(slog.DiscardHandler))
+		w := NewWorkDirs(slog.New(slog.DiscardHandler))
 		var asked atomic.Int32
 		hang := make(chan struct{})
 		good := fileSystem{totalBytes: 100, freeBytes: 50}
@@ -179,11 +179,11 @@ func TestFileSystemThatHangs(t *testing.T) {
 			}
 			return good, nil
 		}
-		dirs := []workDirSettings{parsedDir(t, WorkDir{Path: "/hangs"}), parsedDir(t, WorkDir{Path: "/works"})}
+		dirs := []WorkDirSettings{parsedDir(t, WorkDir{Path: "/hangs"}), parsedDir(t, WorkDir{Path: "/works"})}
 		look := func(takes time.Duration, want string) {
 			t.Helper()
 			began := time.Now()
-			disks, refusal, _ := w.measure(t.Context(), dirs)
+			disks, refusal, _ := w.Measure(t.Context(), dirs)
 			if took := time.Since(began); took != takes || refusal != want {
 				t.Errorf("after %s: %q, want %q after %s", took, refusal, want, takes)
 			}
@@ -210,13 +210,13 @@ func TestFileSystemThatHangs(t *testing.T) {
 
 // A directory that is configured no more is forgotten, with what it was short of.
 func TestWorkDirsThatAreReplaced(t *testing.T) {
-	w := newWorkDirs(slog.New(slog.DiscardHandler))
+	w := NewWorkDirs(slog.New(slog.DiscardHandler))
 	one, other := parsedDir(t, WorkDir{Path: "/no/such"}), parsedDir(t, WorkDir{Path: t.TempDir(), MinFree: "1B", MinFreeInodes: "0"})
 	for _, step := range []struct {
-		dirs  []workDirSettings
+		dirs  []WorkDirSettings
 		short bool
-	}{{[]workDirSettings{one, other}, true}, {[]workDirSettings{other}, false}, {nil, false}, {[]workDirSettings{one}, true}} {
-		disks, refusal, _ := w.measure(t.Context(), step.dirs)
+	}{{[]WorkDirSettings{one, other}, true}, {[]WorkDirSettings{other}, false}, {nil, false}, {[]WorkDirSettings{one}, true}} {
+		disks, refusal, _ := w.Measure(t.Context(), step.dirs)
 		if len(disks) != len(step.dirs) || (refusal != "") != step.short || len(w.dirs) != len(step.dirs) {
 			t.Errorf("%v: %v, %q", step.dirs, disks, refusal)
 		}
@@ -224,13 +224,13 @@ func TestWorkDirsThatAreReplaced(t *testing.T) {
 }
 
 func TestRefusalFitsTheContract(t *testing.T) {
-	w := newWorkDirs(slog.New(slog.DiscardHandler))
+	w := NewWorkDirs(slog.New(slog.DiscardHandler))
 	w.statfs = func(string) (fileSystem, error) { return fileSystem{}, errors.New(strings.Repeat("ä", 99)) }
-	var dirs []workDirSettings
-	for i := range maxWorkDirs {
+	var dirs []WorkDirSettings
+	for i := range 64 {
 		dirs = append(dirs, parsedDir(t, WorkDir{Path: fmt.Sprintf("/%s/%d", strings.Repeat("ö", 33), i)}))
 	}
-	_, refusal, _ := w.measure(t.Context(), dirs)
+	_, refusal, _ := w.Measure(t.Context(), dirs)
 	if len(refusal) > maxRefusal || len(refusal) < maxRefusal-8 || !utf8.ValidString(refusal) || !strings.HasSuffix(refusal, " …") {
 		t.Errorf("%d bytes: %q", len(refusal), refusal)
 	}

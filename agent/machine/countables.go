@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/internal/command"
-	"github.com/bursar/bursar/resource"
 )
 
 const (
@@ -23,12 +22,12 @@ const (
 	firstCounts = 10 * time.Second
 )
 
-// countables are the custom countables that commands count. One loop runs the commands; any
+// Countables are the custom Countables that commands count. One loop runs the commands; any
 // goroutine may ask for the counts.
-type countables struct {
+type Countables struct {
 	// count runs the command. It ends soon after ctx; what it leaves behind then is in an
 	// *command.UndeadError.
-	count func(ctx context.Context, of countableSettings) (int64, error)
+	count func(ctx context.Context, of CountableSettings) (int64, error)
 	log   *slog.Logger
 	due   *loops.Wakeup
 	runs  sync.WaitGroup // of the loop
@@ -37,9 +36,9 @@ type countables struct {
 	all map[string]*countable // guarded by mu, by name
 }
 
-// countable is one of them. Its fields are guarded by countables.mu.
+// countable is one of them. Its fields are guarded by Countables.mu.
 type countable struct {
-	settings countableSettings
+	settings CountableSettings
 	running  bool
 	// undead is closed when the last command, which could not be killed, has ended; nil: there is
 	// none.
@@ -51,12 +50,12 @@ type countable struct {
 	logged  bool      // the log has that it fails
 }
 
-func newCountables(now time.Time, log *slog.Logger) *countables {
-	return &countables{count: count, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
+func NewCountables(now time.Time, log *slog.Logger) *Countables {
+	return &Countables{count: count, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
 }
 
-// use replaces what is counted. What stays the same keeps its count.
-func (c *countables) use(now time.Time, wanted map[string]countableSettings) {
+// Use replaces what is counted. What stays the same keeps its count.
+func (c *Countables) Use(now time.Time, wanted map[string]CountableSettings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed := false
@@ -75,17 +74,17 @@ func (c *countables) use(now time.Time, wanted map[string]countableSettings) {
 	}
 }
 
-// first runs every command once, all at a time, and returns when they have ended, at the latest
+// First runs every command once, all at a time, and returns when they have ended, at the latest
 // after firstCounts.
-func (c *countables) first(ctx context.Context) {
+func (c *Countables) First(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, firstCounts, fmt.Errorf("killed after %s, as the agent starts", firstCounts))
 	defer cancel()
 	c.startDue(ctx, time.Now())
 	c.runs.Wait()
 }
 
-// loop runs the commands when they are due, until ctx ends and all have.
-func (c *countables) loop(ctx context.Context) error {
+// Loop runs the commands when they are due, until ctx ends and all have.
+func (c *Countables) Loop(ctx context.Context) error {
 	defer c.runs.Wait()
 	for {
 		now := time.Now()
@@ -98,7 +97,7 @@ func (c *countables) loop(ctx context.Context) error {
 }
 
 // nextDue is when the next command has to run.
-func (c *countables) nextDue(now time.Time) time.Time {
+func (c *Countables) nextDue(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := now.Add(time.Hour) // use sets the wakeup when that changes
@@ -111,8 +110,8 @@ func (c *countables) nextDue(now time.Time) time.Time {
 }
 
 // startDue starts the commands that are due. No command runs twice at a time, not even if the
-// first run cannot be killed.
-func (c *countables) startDue(ctx context.Context, now time.Time) {
+// First run cannot be killed.
+func (c *Countables) startDue(ctx context.Context, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, of := range c.all {
@@ -146,7 +145,7 @@ func (of *countable) lingers() bool {
 }
 
 // note takes the outcome of a run.
-func (c *countables) note(now time.Time, name string, of *countable, amount int64, err error) {
+func (c *Countables) note(now time.Time, name string, of *countable, amount int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of.running, of.err = false, err
@@ -167,9 +166,9 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 	c.due.NoLaterThan(of.next)
 }
 
-// counts are how many there are of each, and, by name, why that is not known or not new. A count
+// Counts are how many there are of each, and, by name, why that is not known or not new. A count
 // that could not be made again is good for three intervals; without one there are none.
-func (c *countables) counts(now time.Time) (amounts map[string]int64, problems map[string]string) {
+func (c *Countables) Counts(now time.Time) (amounts map[string]int64, problems map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	amounts, problems = make(map[string]int64, len(c.all)), make(map[string]string)
@@ -200,16 +199,4 @@ func orNone(err error) any {
 		return "the command has not ended"
 	}
 	return err
-}
-
-// withCounts returns the capacity with the countables in it, each no more than what is configured
-// as its cap.
-func withCounts(capacity resource.Vector, amounts map[string]int64) resource.Vector {
-	for name, amount := range amounts {
-		if most, capped := capacity.Get(name); capped {
-			amount = min(amount, most)
-		}
-		capacity = capacity.With(name, amount)
-	}
-	return capacity
 }

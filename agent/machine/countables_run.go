@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const (
 )
 
 // count counts with the command of a countable. The error is as that of commandOutput.
-func count(ctx context.Context, of countableSettings) (int64, error) {
+func count(ctx context.Context, of CountableSettings) (int64, error) {
 	printed, err := commandOutput(ctx, commandArgs(of.command), of.timeout)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func headroom(memory int64, tenants []tenant) int64 {
 		usages[i] = host.Usage{UnreclaimableBytes: unreclaimable, SwappedBytes: e.swapped}
 		promised += max(0, e.entitled-unreclaimable)
 	}
-	sample := sampleMessage(host.Sample{MemoryAvailableBytes: &available}, usages, nil)
+	sample := SampleMessage(host.Sample{MemoryAvailableBytes: &available}, usages, nil)
 	return sample.GetMemoryAvailableBytes() - promised
 }
 
@@ -64,20 +64,20 @@ func TestOveruseInSwapIsFelt(t *testing.T) {
 func TestAvailableIsNeverNegative(t *testing.T) {
 	available := int64(100)
 	usages := []host.Usage{{SwappedBytes: 80}, {SwappedBytes: 80}}
-	if got := sampleMessage(host.Sample{MemoryAvailableBytes: &available}, usages, nil); got.MemoryAvailableBytes == nil || got.GetMemoryAvailableBytes() != 0 {
+	if got := SampleMessage(host.Sample{MemoryAvailableBytes: &available}, usages, nil); got.MemoryAvailableBytes == nil || got.GetMemoryAvailableBytes() != 0 {
 		t.Errorf("%v", got)
 	}
 	if available != 100 {
 		t.Error("the measurement was changed")
 	}
-	if got := sampleMessage(host.Sample{}, usages, nil); got.MemoryAvailableBytes != nil {
+	if got := SampleMessage(host.Sample{}, usages, nil); got.MemoryAvailableBytes != nil {
 		t.Errorf("unknown became %v", got)
 	}
 }
 
 func TestSampleTellsWhatWasMeasured(t *testing.T) {
 	n := func(i int64) *int64 { return &i }
-	got := sampleMessage(host.Sample{
+	got := SampleMessage(host.Sample{
 		SwapTotalBytes: n(1), SwapUsedBytes: n(2), HugePagesTotalBytes: n(3), HugePagesFreeBytes: n(4), OutOfMemoryKills: n(5),
 		Degraded: map[string]string{host.SourceLoad: "broken"},
 	}, nil, map[string]string{"gpu": "no driver"})
@@ -88,7 +88,7 @@ func TestSampleTellsWhatWasMeasured(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"load": "broken", "countables.gpu": "no driver"}, got.GetDegraded()); diff != "" {
 		t.Error(diff)
 	}
-	if got := sampleMessage(host.Sample{}, nil, map[string]string{}); got.Degraded != nil || got.OutOfMemoryKills != nil || got.SwapTotalBytes != nil {
+	if got := SampleMessage(host.Sample{}, nil, map[string]string{}); got.Degraded != nil || got.OutOfMemoryKills != nil || got.SwapTotalBytes != nil {
 		t.Errorf("%v", got)
 	}
 }

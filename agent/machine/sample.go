@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// sampleMessage returns what was measured of the machine, as a message of the contract. uncounted
-// says why countables are not known.
+// SampleMessage returns what was measured of the machine, as a message of the contract. uncounted
+// says why Countables are not known.
 //
 // Memory of engines that is in swap counts as touched, as it does when over-use is judged, and it
 // is subtracted from what is available. The kernel calls the memory available from which it was
@@ -24,7 +24,7 @@ import (
 // as long as it is within its entitlement, and what is beyond that is missing there, in swap or
 // not. (Counted as touched alone, each byte that is moved to swap would be given away a second
 // time: ADR 28.)
-func sampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]string) *bursarv1.HostSample {
+func SampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]string) *bursarv1.HostSample {
 	available := s.MemoryAvailableBytes
 	if available != nil {
 		left := *available

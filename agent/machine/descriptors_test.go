@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ func TestFewDescriptorsAreAProblemOfTheHost(t *testing.T) {
 			t.Errorf("%d of %d: %q", test.open, test.limit, problem)
 		}
 	}
-	if problem := checkDescriptors(); problem != "" {
+	if problem := CheckDescriptors(); problem != "" {
 		t.Error(problem)
 	}
 	open, err := openDescriptors()
@@ -30,7 +30,7 @@ func TestFewDescriptorsAreAProblemOfTheHost(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	problem := checkDescriptors()
+	problem := CheckDescriptors()
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/internal/spelling"
@@ -36,8 +35,8 @@ type fileSystem struct {
 	odd string
 }
 
-// workDirs looks after the directories that engines write to. Of the measuring loop alone.
-type workDirs struct {
+// WorkDirs looks after the directories that engines write to. Of the measuring loop alone.
+type WorkDirs struct {
 	// statfs asks the file system of a directory. It may hang.
 	statfs   func(path string) (fileSystem, error)
 	patience time.Duration
@@ -66,18 +65,18 @@ type statfsAnswer struct {
 	err   error
 }
 
-func newWorkDirs(log *slog.Logger) *workDirs {
-	return &workDirs{statfs: statfs, patience: statfsPatience, log: log}
+func NewWorkDirs(log *slog.Logger) *WorkDirs {
+	return &WorkDirs{statfs: statfs, patience: statfsPatience, log: log}
 }
 
-// measure asks all file systems at once and returns what they say, why the host wants no new
+// Measure asks all file systems at once and returns what they say, why the host wants no new
 // engines (empty: it takes them), and which of their figures are odd, by path. It takes no longer
 // than patience, and waits only once for one that hangs.
-func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks []*bursarv1.DiskSample, refusal string, odd map[string]string) {
+func (w *WorkDirs) Measure(ctx context.Context, wanted []WorkDirSettings) (disks []*bursarv1.DiskSample, refusal string, odd map[string]string) {
 	w.ask(ctx, wanted)
 	var reasons []string
 	for _, settings := range wanted {
-		dir := w.dirs[settings.path]
+		dir := w.dirs[settings.Path]
 		before := dir.why
 		disk := dir.judge(settings)
 		disks = append(disks, disk)
@@ -85,37 +84,37 @@ func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks
 			if odd == nil {
 				odd = make(map[string]string)
 			}
-			odd[settings.path] = found.odd
+			odd[settings.Path] = found.odd
 		}
 		if dir.why != "" {
-			reasons = append(reasons, settings.path+": "+dir.why)
+			reasons = append(reasons, settings.Path+": "+dir.why)
 		}
 		switch {
 		case dir.why != "" && before == "":
-			w.log.Warn("no new engines: a work directory is short", "path", settings.path, "reason", dir.why)
+			w.log.Warn("no new engines: a work directory is short", "path", settings.Path, "reason", dir.why)
 		case dir.why == "" && before != "":
-			w.log.Info("a work directory has enough again", "path", settings.path, "free_bytes", disk.GetFreeBytes(), "free_inodes", disk.GetFreeInodes())
+			w.log.Info("a work directory has enough again", "path", settings.Path, "free_bytes", disk.GetFreeBytes(), "free_inodes", disk.GetFreeInodes())
 		}
 	}
-	return disks, joined(reasons...), odd
+	return disks, Joined(reasons...), odd
 }
 
-// joined is why a host takes no new engines; empty: it does.
-func joined(reasons ...string) string {
+// Joined is why a host takes no new engines; empty: it does.
+func Joined(reasons ...string) string {
 	reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
 	return spelling.Cut(strings.Join(reasons, "; "), maxRefusal)
 }
 
 // ask takes the answers that there are, asks the file systems that are not being asked already,
 // and waits for these.
-func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
+func (w *WorkDirs) ask(ctx context.Context, wanted []WorkDirSettings) {
 	dirs := make(map[string]*workDir, len(wanted))
 	for _, settings := range wanted {
-		dir := w.dirs[settings.path]
+		dir := w.dirs[settings.Path]
 		if dir == nil {
 			dir = &workDir{}
 		}
-		dirs[settings.path] = dir
+		dirs[settings.Path] = dir
 		if dir.answer != nil { // it hung, and may have come back
 			select {
 			case dir.last = <-dir.answer:
@@ -126,7 +125,7 @@ func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
 		if dir.answer == nil {
 			dir.answer = make(chan statfsAnswer, 1)
 			go func() { // nothing waits for its end: it may hang for as long as the machine runs
-				found, err := w.statfs(settings.path)
+				found, err := w.statfs(settings.Path)
 				dir.answer <- statfsAnswer{found, err}
 			}()
 		}
@@ -153,10 +152,10 @@ func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
 }
 
 // judge decides whether the directory is short, with hysteresis, and says what is known of it.
-func (d *workDir) judge(settings workDirSettings) *bursarv1.DiskSample {
+func (d *workDir) judge(settings WorkDirSettings) *bursarv1.DiskSample {
 	found := d.last.found
 	disk := &bursarv1.DiskSample{
-		Path: settings.path, TotalBytes: found.totalBytes, FreeBytes: found.freeBytes,
+		Path: settings.Path, TotalBytes: found.totalBytes, FreeBytes: found.freeBytes,
 		TotalInodes: found.totalInodes, FreeInodes: found.freeInodes,
 	}
 	d.why = ""
@@ -275,29 +274,4 @@ func times(count, unit uint64) int64 {
 		return math.MaxInt64
 	}
 	return int64(count * unit) //nolint:gosec // checked above
-}
-
-// putDisks sends what is known of the work directories, of which there are at most maxWorkDirs.
-func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
-	for _, disk := range disks {
-		isShort := 0.0
-		if disk.GetShort() {
-			isShort = 1
-		}
-		for _, gauge := range []struct {
-			name, help string
-			known      bool
-			value      float64
-		}{
-			{"free_bytes", "Space of a work directory that ordinary users can still write.", disk.GetTotalBytes() > 0, float64(disk.GetFreeBytes())},
-			{"free_inodes", "Inodes of a work directory that are free.", disk.GetTotalInodes() > 0, float64(disk.GetFreeInodes())},
-			{"short", "1 while a work directory has less than is wanted, or does not answer.", true, isShort},
-		} {
-			if !gauge.known {
-				continue // not counted, or not known
-			}
-			desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent_work_dir", gauge.name), gauge.help, []string{"path"}, nil)
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauge.value, disk.GetPath())
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"context"
@@ -13,26 +13,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/internal/command"
-	"github.com/bursar/bursar/resource"
 )
 
 var errNoDriver = errors.New("no driver")
 
 // counting is a loop that counts one thing every minute, by a function.
-func counting(t *testing.T, count func(ctx context.Context) (int64, error)) *countables {
+func counting(t *testing.T, count func(ctx context.Context) (int64, error)) *Countables {
 	t.Helper()
-	c := newCountables(time.Now(), slog.New(slog.DiscardHandler))
-	c.count = func(ctx context.Context, _ countableSettings) (int64, error) { return count(ctx) }
-	c.use(time.Now(), map[string]countableSettings{"gpu": {interval: time.Minute, timeout: time.Second}})
+	c := NewCountables(time.Now(), slog.New(slog.DiscardHandler))
+	c.count = func(ctx context.Context, _ CountableSettings) (int64, error) { return count(ctx) }
+	c.Use(time.Now(), map[string]CountableSettings{"gpu": {interval: time.Minute, timeout: time.Second}})
 	return c
 }
 
 // start runs the loop until the test ends.
-func (c *countables) start(t *testing.T) {
+func (c *Countables) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- c.loop(ctx) }()
+	go func() { done <- c.Loop(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -42,9 +41,9 @@ func (c *countables) start(t *testing.T) {
 }
 
 // wants compares with what is counted of gpu; problem is how the text begins.
-func (c *countables) wants(t *testing.T, when string, amount int64, problem string) {
+func (c *Countables) wants(t *testing.T, when string, amount int64, problem string) {
 	t.Helper()
-	amounts, problems := c.counts(time.Now())
+	amounts, problems := c.Counts(time.Now())
 	if amounts["gpu"] != amount || !strings.HasPrefix(problems["gpu"], problem) || (problem == "") != (len(problems) == 0) {
 		t.Errorf("%s: %v, %q, want %d, %q", when, amounts, problems, amount, problem)
 	}
@@ -90,7 +89,7 @@ func TestFirstCountsAreWaitedFor(t *testing.T) {
 			return 0, context.Cause(ctx)
 		})
 		began := time.Now()
-		c.first(t.Context())
+		c.First(t.Context())
 		if took := time.Since(began); took != firstCounts {
 			t.Errorf("took %s", took)
 		}
@@ -146,37 +145,23 @@ func TestCountablesThatAreReplaced(t *testing.T) {
 		c := counting(t, func(context.Context) (int64, error) { return runs.Add(1), nil })
 		c.start(t)
 		synctest.Wait()
-		same := countableSettings{interval: time.Minute, timeout: time.Second}
-		other := countableSettings{interval: time.Hour, timeout: time.Second}
+		same := CountableSettings{interval: time.Minute, timeout: time.Second}
+		other := CountableSettings{interval: time.Hour, timeout: time.Second}
 		for _, step := range []struct {
-			use  map[string]countableSettings
+			use  map[string]CountableSettings
 			want map[string]int64
 		}{
-			{map[string]countableSettings{"gpu": same}, map[string]int64{"gpu": 1}},
-			{map[string]countableSettings{"gpu": same, "fpga": other}, map[string]int64{"gpu": 1, "fpga": 2}},
-			{map[string]countableSettings{"gpu": other, "fpga": other}, map[string]int64{"gpu": 3, "fpga": 2}},
-			{map[string]countableSettings{}, map[string]int64{}},
-			{map[string]countableSettings{"gpu": other}, map[string]int64{"gpu": 4}},
+			{map[string]CountableSettings{"gpu": same}, map[string]int64{"gpu": 1}},
+			{map[string]CountableSettings{"gpu": same, "fpga": other}, map[string]int64{"gpu": 1, "fpga": 2}},
+			{map[string]CountableSettings{"gpu": other, "fpga": other}, map[string]int64{"gpu": 3, "fpga": 2}},
+			{map[string]CountableSettings{}, map[string]int64{}},
+			{map[string]CountableSettings{"gpu": other}, map[string]int64{"gpu": 4}},
 		} {
-			c.use(time.Now(), step.use)
+			c.Use(time.Now(), step.use)
 			synctest.Wait()
-			if got, _ := c.counts(time.Now()); !cmp.Equal(step.want, got) {
+			if got, _ := c.Counts(time.Now()); !cmp.Equal(step.want, got) {
 				t.Errorf("%v, want %v", got, step.want)
 			}
 		}
 	})
-}
-
-func TestCapacityCapsWhatIsCounted(t *testing.T) {
-	capped, err := resource.ParseVector(map[string]string{"memory": "1GiB", "gpu": "2", "fpga": "8", "license": "5"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := resource.ParseVector(map[string]string{"memory": "1GiB", "gpu": "2", "fpga": "3", "license": "5", "tape": "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := withCounts(capped, map[string]int64{"gpu": 4, "fpga": 3, "tape": 1}); got.String() != want.String() {
-		t.Errorf("%v, want %v", got, want)
-	}
 }

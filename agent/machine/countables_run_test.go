@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func script(t *testing.T, text string) string {
 
 func counted(t *testing.T, c CountableConfig) (int64, error) {
 	t.Helper()
-	parsed, wrong := c.parse("gpu")
+	parsed, wrong := c.Parse("gpu")
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -183,7 +183,7 @@ func TestNothingOutlivesACommandThatCounts(t *testing.T) {
 
 func TestCommandEndsWithTheAgent(t *testing.T) {
 	defer promptly(t)()
-	parsed, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: time.Minute}.parse("gpu")
+	parsed, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: time.Minute}.Parse("gpu")
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
