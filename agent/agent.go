@@ -49,7 +49,7 @@ type Meter interface {
 	Place() host.Place
 }
 
-// Deps are what an agent is given.
+// Deps are the parts that an agent is given.
 type Deps struct {
 	// Allocations and Hosts are the coordinator. They need not retry: the agent does, and it knows
 	// better until when. Calls made for a caller carry that caller in identity.Header. Both are
@@ -110,10 +110,10 @@ type Agent struct {
 	log      *slog.Logger
 	ownMeter bool // Deps had none
 	users    osuser.Users
-	running  sync.WaitGroup // what the parts do in the background
+	running  sync.WaitGroup // work of the parts in the background
 	metrics  *metrics
 
-	// What the agent knows, and when it finds out more:
+	// The state of the host, and when it is brought up to date:
 	state               *hoststate.State
 	measureDue, syncDue *loops.Wakeup
 	loops               watchedLoops
@@ -127,7 +127,7 @@ type Agent struct {
 	callers *callers.API
 	trusted *callers.TrustedLoop
 
-	// What the machine has next to memory and cpu:
+	// Resources of the machine besides memory and cpu, and its health:
 	workDirs   *machine.WorkDirs
 	countables *machine.Countables
 	health     *machine.HealthLoop

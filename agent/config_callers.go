@@ -33,7 +33,7 @@ type CallersConfig struct {
 	Waiting int `yaml:"waiting"`
 }
 
-// limits are what that comes to.
+// limits returns these bounds for the socket.
 func (c CallersConfig) limits() admission.Limits {
 	return socket.Limits(c.Rate, c.Burst, c.Waiting)
 }

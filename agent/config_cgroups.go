@@ -33,7 +33,7 @@ func (s *settings) resolveCgroups() error {
 	return nil
 }
 
-// newCgroups returns what contains engines.
+// newCgroups returns the cgroups of engines.
 func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 	return contain.New(contain.Options{ //nolint:wrapcheck // it says what it is about
 		Log: a.log, Metrics: a.deps.Metrics, Proc: a.deps.Proc, Driver: a.deps.Cgroups, KernelLog: a.deps.KernelLog, Direct: a.direct,

@@ -9,14 +9,14 @@ import (
 	"github.com/bursar/bursar/agent/machine"
 )
 
-// What the contract has room for in a sample: 64 work directories, and 32 sources that could not
-// be read, of which the host's own measuring has fewer than 16.
+// The bounds of the contract for a sample: 64 work directories, and 32 sources that could not be
+// read, of which the host's own measuring has fewer than 16.
 const (
 	maxWorkDirs   = 64
 	maxCountables = 16
 )
 
-// The sections that say what the machine has next to memory and cpu.
+// The sections about resources of the machine besides memory and cpu.
 type (
 	// WorkDir is a directory that engines write to.
 	WorkDir = machine.WorkDir

@@ -31,7 +31,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 	}
 }
 
-// measure measures the machine and its engines once, and acts on what it finds.
+// measure measures the machine and its engines once, and acts on the result.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
 	a.countables.Use(began, a.settings().countables) // a reload may have changed them
@@ -47,7 +47,7 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	capacity, capacityErr := a.deps.Meter.Capacity(ctx)
 	if ctx.Err() != nil {
-		return // what was cut short says nothing
+		return // a measurement that was cut short says nothing
 	}
 	if capacityErr != nil {
 		a.log.Warn("the machine's capacity is not known: the last one stays", "error", capacityErr)

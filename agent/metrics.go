@@ -127,14 +127,14 @@ func (m *metrics) interceptor() connect.UnaryInterceptorFunc {
 	}
 }
 
-// gauges reads what is known of the host and its allocations when metrics are gathered. It
-// describes nothing beforehand, because what could not be measured is left out.
+// gauges reads the state of the host and its allocations when metrics are gathered. It describes
+// nothing beforehand, because figures that could not be measured are left out.
 type gauges Agent
 
 // Describe sends nothing.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what is known now.
+// Collect sends the figures of this moment.
 func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	a := (*Agent)(g)
 	put := func(name, help string, value float64) {
@@ -231,7 +231,7 @@ func putKnown[T int32 | int64](put putFunc, name, help string, value *T) {
 	}
 }
 
-// putDisks sends what is known of the work directories, of which there are at most maxWorkDirs.
+// putDisks sends the figures of the work directories, of which there are at most maxWorkDirs.
 func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
 	for _, disk := range disks {
 		isShort := 0.0

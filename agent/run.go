@@ -171,7 +171,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// open reads what an earlier incarnation left and begins a new one.
+// open reads the state of an earlier incarnation and begins a new one.
 func (a *Agent) open(ctx context.Context) error {
 	bootID, err := a.deps.Meter.BootID()
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 // SocketInUseError says that another process serves on the path of the agent's socket.
 type SocketInUseError = socket.InUseError
 
-// api is what the agent's local API serves.
+// api makes the handlers of the agent's local API.
 type api struct {
 	agent    *Agent
 	stopping context.Context //nolint:containedctx // calls that wait for resources end with it

@@ -13,7 +13,8 @@ import (
 // table can be mounted in another way at any time.
 const sightEvery = time.Minute
 
-// sight is what the agent cannot see of the machine's processes. It belongs to the measuring loop.
+// sight says which of the machine's processes the agent cannot see. It belongs to the measuring
+// loop.
 type sight struct {
 	at     time.Time
 	blind  string // why it cannot see all; empty: it can

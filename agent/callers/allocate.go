@@ -24,7 +24,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
 		return nil, refusal.Invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
 	}
-	var caller process.Ref // who is to confirm a process
+	var caller process.Ref // the process that is to confirm another
 	confirms := request.GetConfirmsProcess()
 	if confirms {
 		if _, err := socket.ProcessOf(ctx).Seen(ctx); err != nil {
@@ -106,8 +106,8 @@ func (a *API) allocate(ctx context.Context, open *bool, request *bursarv1.Alloca
 		case err != nil:
 			return nil, err
 		case answer.asOf < a.epoch():
-			// A coordinator that does not lead any more may have given it. The one that leads
-			// knows what stands.
+			// A coordinator that does not lead any more may have given it. The one that leads knows
+			// which grants stand.
 			continue
 		}
 		allocation := answer.msg.GetAllocation()
@@ -128,7 +128,7 @@ func (a *API) allocate(ctx context.Context, open *bool, request *bursarv1.Alloca
 				return nil, a.vetoError(request, refused)
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
-			// It was asked for again and is still granted: so what the agent knows is wrong.
+			// It was asked for again and is still granted: so the agent is wrong about it.
 			a.state.Locked((*tracker.Tracker).Resync)
 			a.syncDue.NoLaterThan(time.Now())
 			return allocation, nil

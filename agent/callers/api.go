@@ -37,7 +37,7 @@ type Settings struct {
 	SystemUsers, BannedUsers []string
 }
 
-// Options are what the API serves with. All of it is required.
+// Options are the parts that the API needs. All of them are required.
 type Options struct {
 	State   *hoststate.State
 	Engines *engine.Engines

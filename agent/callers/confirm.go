@@ -18,9 +18,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Confirm checks that the engine's process runs and is the caller's, completes what is known of
-// it, and passes the call on. It answers once the agent would still know the engine after a
-// restart.
+// Confirm checks that the engine's process runs and is the caller's, completes its description, and
+// passes the call on. It answers once the agent would still know the engine after a restart.
 func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
 	a := s.API
 	ctx, cancel := a.bounded(ctx, 0)
@@ -83,7 +82,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 }
 
 // saysWhatRuns refuses a Confirm that names a process without its pid, or names nothing. Its
-// launcher does not know what it started, so the agent could not see that end.
+// launcher does not know its process, so the agent could not see that end.
 func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
 	if request.GetProcess().GetPid() != 0 {
 		return nil
@@ -122,7 +121,7 @@ func (a *API) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*
 		}
 		return nil, notThere(claimed.GetPid(), "a process of this host that runs")
 	}
-	// The caller's word is not enough: what is in the cgroup is counted as the engine's, and is
+	// The caller's word is not enough: all processes in the cgroup count as the engine's, and are
 	// killed with it.
 	cgroup, err := a.meter.OwnCgroup(found.PID)
 	switch {
@@ -203,7 +202,7 @@ func (a *API) whoRuns(pid, number int32, started uint64) (host.Identity, error) 
 	return found, nil
 }
 
-// notThere refuses a process; the caller must stop what it started.
+// notThere refuses a process; the caller must stop it.
 func notThere(pid int32, want string) error {
 	return refusal.WithDetail(connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: %d: want %s", pid, want)),
 		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
@@ -222,8 +221,8 @@ func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int
 	return found, nil
 }
 
-// seesOtherCgroups reports whether the caller knows cgroups by other paths than this agent does,
-// or may do so. What it says of them is then ignored.
+// seesOtherCgroups reports whether the caller knows cgroups by other paths than this agent does, or
+// may do so. The agent then ignores the path that it gives.
 func seesOtherCgroups(ctx context.Context) bool {
 	view, err := socket.ProcessOf(ctx).Seen(ctx)
 	return err != nil || view.OtherCgroups

@@ -15,7 +15,7 @@ import (
 type detachedCalls struct {
 	mu    sync.Mutex
 	count int
-	users map[string][]*detachedCall // the oldest first, by what a caller counts on
+	users map[string][]*detachedCall // the oldest first, by the id that a caller counts on
 }
 
 type detachedCall struct{ end context.CancelFunc }

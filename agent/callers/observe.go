@@ -59,7 +59,7 @@ func (a *API) ownHost(ctx context.Context, id string) error {
 	return nil
 }
 
-// observe notes what a call has changed.
+// observe notes the allocation that a call has changed.
 func (a *API) observe(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) {
 	a.awaitRoom(ctx, allocation)
 	if !reserved(allocation) {
@@ -73,8 +73,8 @@ func (a *API) observe(ctx context.Context, allocation *bursarv1.Allocation, asOf
 const roomTimeout = time.Second
 
 // awaitRoom makes ready for the decision on a grant: it looks at the memory, and, before the grant
-// is refused for lack of it, has the coordinator say what has ended here. It may have granted what
-// another client released a moment ago.
+// is refused for lack of it, has the coordinator say which engines have ended here. It may have
+// granted memory that another client released a moment ago.
 func (a *API) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) {
 	if !reserved(allocation) {
 		return
@@ -98,7 +98,7 @@ func (a *API) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) {
 	}
 }
 
-// isOfItsHost refuses what only the host's own agent may do.
+// isOfItsHost refuses calls if this is not the host's own agent.
 func (a *API) isOfItsHost() error {
 	if refused := a.reports.Stranger(); refused != nil {
 		return connect.NewError(connect.CodeFailedPrecondition, refused)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// readPatience is how long a read waits for a coordinator that is slow before the agent
-	// answers from what it has.
+	// readPatience is how long a read waits for a coordinator that is slow before the agent answers
+	// from its own state.
 	readPatience = 2 * time.Second
 	// localToken begins the page tokens of lists that the agent made itself; the last id of the
 	// page follows.
@@ -28,7 +28,7 @@ const (
 )
 
 // Get reads one allocation of this host from a coordinator. If none answers, it reads a live one
-// from what the agent holds.
+// from the state of the agent.
 func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	a := s.API
 	answer, err := relayRead(ctx, a.allocations.Get, request)
@@ -67,8 +67,8 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	if err == nil {
 		return answer, nil
 	}
-	// Only a coordinator knows what has ended, and only a coordinator can continue a list that one
-	// has begun.
+	// Only a coordinator knows ended allocations, and only a coordinator can continue a list that
+	// one has begun.
 	ended := request.GetEnded() || request.GetEndedSince() != nil || request.GetEndedBefore() != nil
 	if connect.CodeOf(err) != connect.CodeUnavailable || ended || request.GetPageToken() != "" {
 		return nil, err
@@ -90,7 +90,7 @@ func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R
 	return response, err
 }
 
-// listHeld is a page of what the agent holds, by id.
+// listHeld is a page of the allocations that the agent holds, by id.
 func (a *API) listHeld(request *bursarv1.AllocationServiceListRequest, after string) *bursarv1.AllocationServiceListResponse {
 	size := int(cmp.Or(max(0, request.GetPageSize()), 100))
 	page := &bursarv1.AllocationServiceListResponse{}

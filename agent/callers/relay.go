@@ -14,9 +14,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// Delays between attempts to reach a coordinator for a caller: the first, and what they grow to.
-// The longest is well below the time after which a coordinator gives up a request whose caller is
-// away (10 s).
+// Delays between attempts to reach a coordinator for a caller: the first, and the longest that they
+// grow to. The longest is well below the time after which a coordinator gives up a request whose
+// caller is away (10 s).
 const (
 	relayRetryFirst = 50 * time.Millisecond
 	relayRetryLast  = time.Second
@@ -81,7 +81,7 @@ func repeat[Q, R any](ctx context.Context, a *API, call func(context.Context, *Q
 			return answer, noAnswer(err)
 		}
 		if time.Since(began) > relayRetryLast {
-			retry.Reset() // it was connected and waited: what failed now is new
+			retry.Reset() // it was connected and waited: this failure is new
 		}
 		again, delay := admission.TryAgain(err), retry.NextBackOff()
 		next := time.Now().Add(again + delay)

@@ -54,7 +54,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if isEngine {
 		a.state.ScheduleSave() // a restart before that finds the process ended, and says so again
 		a.engines.WatchEngine(ctx, request.GetId())
-		// What the engine had touched can be granted once a sample shows that it is free.
+		// The memory of the engine can be granted once a sample shows that it is free.
 		a.measureDue.In(0)
 		a.syncDue.NoLaterThan(time.Now().Add(engine.MeasureGap))
 	}

@@ -98,7 +98,7 @@ func (s *service) Amend(ctx context.Context, request *bursarv1.AmendRequest) (*b
 	return answer.msg, nil
 }
 
-// Explain says what a request would meet on this host, or why one waits.
+// Explain says how a request would fare on this host, or why one waits.
 func (s *service) Explain(ctx context.Context, request *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
 	ctx, cancel := s.bounded(ctx, 0)
 	defer cancel()

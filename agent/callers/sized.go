@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// Sized refuses what a coordinator would refuse for its size, without asking one.
+// Sized refuses requests that a coordinator would refuse for their size, without asking one.
 func Sized() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {

@@ -18,8 +18,8 @@ const (
 	callerEnds = 10 * time.Second
 	// unconfirmedTime is how long a reservation is looked after that does not say when it expires.
 	unconfirmedTime = 10 * time.Minute
-	// giveBackTimeout bounds the attempts to give back what a caller has left behind. It outlasts a
-	// change of leader. What cannot be given back expires by itself.
+	// giveBackTimeout bounds the attempts to give back a reservation that a caller has left behind.
+	// It outlasts a change of leader. A reservation that cannot be given back expires by itself.
 	giveBackTimeout = 15 * time.Second
 )
 
@@ -89,7 +89,7 @@ func (s *service) awaitConfirm(ctx context.Context, caller process.Ref, allocati
 	})
 }
 
-// giveBack cancels what a caller has left behind, in its name.
+// giveBack cancels a request or a reservation that a caller has left behind, in its name.
 func (s *service) giveBack(ctx context.Context, request *bursarv1.CancelRequest) {
 	a := s.API
 	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)

@@ -28,8 +28,8 @@ func unsettled(err error) error {
 	return unavailable
 }
 
-// noAnswer returns the error of a call that no coordinator answered in time. A coordinator that
-// had too much to do did answer: its own words say what the caller can do about that.
+// noAnswer returns the error of a call that no coordinator answered in time. A coordinator that had
+// too much to do did answer: its own words help the caller further.
 func noAnswer(err error) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted && connect.IsWireError(err) {
 		return err
@@ -51,8 +51,8 @@ func (e *unreachedError) Error() string {
 
 func (e *unreachedError) Unwrap() error { return e.err }
 
-// inNameOf adds the caller to what is sent. The context then holds what the last call with it has
-// sent and was answered.
+// inNameOf adds the caller to the headers of a call. The context then holds the headers that the
+// last call with it has sent and received.
 func inNameOf(ctx context.Context) context.Context {
 	ctx, info := connect.NewClientContext(ctx)
 	if c := socket.CallerOf(ctx); c != nil {
@@ -80,7 +80,7 @@ func transient(err error) bool {
 	}
 }
 
-// insufficiency returns what was short, if a request was refused for lack of resources.
+// insufficiency returns the shortfalls, if a request was refused for lack of resources.
 func insufficiency(err error) (*bursarv1.InsufficientResources, bool) {
 	connectErr, ok := errors.AsType[*connect.Error](err)
 	if !ok {

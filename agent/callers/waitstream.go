@@ -388,8 +388,8 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	return response, err
 }
 
-// ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,
-// is given back before the wait. A panic is passed on, with the stack that it came from.
+// ask is askHere on a stack of its own: the stack of a call, and all that its context keeps, is
+// given back before the wait. A panic is passed on, with the stack that it came from.
 func (s *waitStream) ask(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (response *bursarv1.AllocateResponse, err error) {
 	ctx, cancel := context.WithCancel(inNameOf(ctx))
 	defer cancel()

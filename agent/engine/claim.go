@@ -26,8 +26,8 @@ func (s *Engines) ShowConfirmed(id string, process *bursarv1.Process) {
 	}
 }
 
-// ForgetRefused takes back what was shown for a Confirm that was refused. If the allocation has an
-// engine already, that stays shown.
+// ForgetRefused takes back the process that was shown for a refused Confirm. If the allocation has
+// an engine already, that stays shown.
 func (s *Engines) ForgetRefused(id string) {
 	s.state.Locked(func(t *tracker.Tracker) {
 		if _, held := t.Get(id); !held {

@@ -29,7 +29,7 @@ type ending struct {
 	// reason is in the agent's own words, or in those of the order to stop the engine. "": nothing
 	// is known but that it has ended.
 	reason string
-	// marks are what the kernel says of its use.
+	// marks are the kernel's figures of its use.
 	marks peak.Marks
 	// errorOutput are the engine's own words, which must not get into the reason or a log.
 	errorOutput string
@@ -103,7 +103,7 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 	left, leftReason, isLeft := s.endOfLeft(id, record)
 	end.leader = left
 	if end.exit == nil && left.GetExitStatus() != nil {
-		end.exit = proto.CloneOf(left.GetExitStatus()) // what follows is not said of the main process
+		end.exit = proto.CloneOf(left.GetExitStatus()) // the main process has not ended so
 	}
 	switch {
 	case errors.Is(err, launch.ErrNone):
@@ -140,8 +140,8 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 	return end
 }
 
-// recordOf returns what the keeper of an engine that has ended has written down. A keeper that was
-// killed may have said how the main process ended.
+// recordOf returns the record that the keeper of an engine has written at its end. A keeper that
+// was killed may have said how the main process ended.
 func (s *Engines) recordOf(id string) (record keeper.Record, err error) {
 	record, err = s.records.Last(id)
 	if err == nil && record.Left {

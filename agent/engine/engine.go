@@ -11,18 +11,18 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// engine is what the agent does about one engine, and what it has noticed of it. The tracker has
-// what the engine is, and what was measured of it. One part is guarded by the lock of the host's
-// state. The measuring loop alone uses the other one, without a lock.
+// engine holds the agent's notes about one engine, and the steps that the agent takes to end it.
+// The tracker has the engine itself and its measurements. The lock of the host's state guards one
+// part. The measuring loop alone uses the other one, without a lock.
 type engine struct {
 	// Guarded by the lock of the host's state:
 
 	// handle is the engine's process; nil: it is not watched.
 	handle *process.Handle
-	// orphans are what the last measurement has found that is not found by going down from the
-	// engine's process; nil: nothing.
+	// orphans are processes of the engine that the last measurement has found elsewhere than below
+	// the engine's process; nil: none.
 	orphans *orphans
-	// stop is what is done to end the engine; nil: there was no order.
+	// stop is the attempt to end the engine; nil: there was no order.
 	stop *stopping
 	// others: the last measurement has found processes besides the main one.
 	others bool
@@ -46,13 +46,13 @@ type engine struct {
 	unrecorded time.Time
 }
 
-// stopping is what the agent does to end an engine.
+// stopping is an attempt to end an engine.
 type stopping struct {
 	reason   string
 	grace    time.Duration
 	root     process.Ref
 	underway bool
-	failed   string // what went wrong last
+	failed   string // the last error; "": none
 	// retry says how long it is until the same is tried again, and next when that is.
 	retry backoff.BackOff
 	next  time.Time
@@ -91,7 +91,7 @@ func (e *engine) busy() bool { return e.asking || e.stop != nil && e.stop.underw
 //
 // An engine is entered while the tracker lists it, by the first that has something to note about
 // it. It is removed by the first measurement that begins after the tracker has ceased to list it.
-// So what is known of an engine stays for a moment after its end: if its launcher releases it just
+// So the notes about an engine stay for a moment after its end: if its launcher releases it just
 // then, the agent still says why it was stopped. A later engine of the same allocation begins with
 // nothing.
 type set struct {
@@ -125,8 +125,8 @@ func (s *set) enter(id string) *engine {
 
 // removeEnded removes the engines that the tracker does not list. Nothing else removes one. Only
 // the measuring loop calls it: no engine is removed while that uses its part. An engine that is
-// being stopped stays until that is over: the tracker may list it again, and what is under way
-// must not be begun a second time.
+// being stopped stays until that is over: the tracker may list it again, and a stop that is under
+// way must not begin a second time.
 func (s *set) removeEnded(t *tracker.Tracker) {
 	for id, e := range s.byID {
 		if _, listed := t.Engine(id); !listed && !e.busy() {

@@ -19,9 +19,9 @@ const (
 	// MeasureGap is the least time between two measurements, however much happens: a pass over the
 	// process table of a busy host takes some 10 ms.
 	MeasureGap = 250 * time.Millisecond
-	// SettleTime lets an engine that has just started or ended become what is worth measuring: one
-	// that was confirmed gets to touch its first memory, and the launcher of one that ended gets
-	// to release it with its exit status.
+	// SettleTime is the delay of the measurement after an engine starts or ends: a new engine
+	// touches its first memory meanwhile, and the launcher of an engine that has ended releases it
+	// with its exit status.
 	SettleTime = 500 * time.Millisecond
 )
 
@@ -34,7 +34,7 @@ type Meter interface {
 // Blinder is a Meter that knows whether it sees all processes. *host.Meter does.
 type Blinder interface{ Blind() string }
 
-// Options are what engines are looked after with. All of it is required.
+// Options are the parts that Engines need. All of them are required.
 type Options struct {
 	State   *hoststate.State
 	Meter   Meter
@@ -95,8 +95,8 @@ func New(o Options) *Engines {
 	return s
 }
 
-// hook is what one part of an engine's life does at measurements. Either function may be nil. Only
-// the measuring loop calls them.
+// hook is the part that one file of this package takes in measurements. Either function may be nil.
+// Only the measuring loop calls them.
 type hook struct {
 	// measured is called for each engine that was measured. It adds to usage.
 	measured func(ctx context.Context, e *engine, m measurement, usage *tracker.Usage)
@@ -105,7 +105,7 @@ type hook struct {
 	passed func(ctx context.Context, began time.Time)
 }
 
-// measurement is what was measured of one engine.
+// measurement is the result of measuring one engine.
 type measurement struct {
 	engine host.Engine
 	usage  host.Usage

@@ -38,7 +38,7 @@ func lastLines(lines []string) string {
 	return strings.Join(lines[from:], "\n")
 }
 
-// endText says how an engine ended, and what a lack of memory had to do with that.
+// endText says how an engine ended, and whether a lack of memory was the cause.
 func endText(exit *bursarv1.ExitStatus, lack contain.Lack) string {
 	if lack.Killed {
 		return "killed for lack of memory" + lack.Words

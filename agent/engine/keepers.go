@@ -30,7 +30,8 @@ const (
 type unconfirmedKeeper struct {
 	launch.Unconfirmed
 
-	// All guarded by the lock of the state. since is when the launch has failed; zero: it is under way.
+	// All guarded by the lock of the state. since is when the launch has failed; zero: it is under
+	// way.
 	since  time.Time
 	ending bool
 	logged bool // that it is ended

@@ -19,8 +19,8 @@ import (
 
 // Launch is an engine that is to be started. Its caller has found out that it may be.
 type Launch struct {
-	// Request says what is started, Allocation is the reservation that it is started in, and User
-	// the account that it runs as.
+	// Request has the command and its environment, Allocation is the reservation that it is started
+	// in, and User the account that it runs as.
 	Request    *bursarv1.LaunchRequest
 	Allocation *bursarv1.Allocation
 	User       osuser.User
@@ -31,9 +31,9 @@ type Launch struct {
 	Coordinator Coordinator
 }
 
-// Coordinator is asked for what a launch needs. It says in whose name.
+// Coordinator is asked to confirm or release the engine of a launch. It says in whose name.
 type Coordinator interface {
-	// Confirm confirms the engine, notes what the answer says, and returns it.
+	// Confirm confirms the engine, notes the answer, and returns its allocation.
 	Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Allocation, error)
 	// Release gives back the allocation of an engine that was confirmed and could not begin.
 	Release(ctx context.Context, request *bursarv1.ReleaseRequest) error
@@ -135,12 +135,11 @@ func (s *Engines) begin(ctx context.Context, l Launch, starting *launch.Starting
 	return s.launchError(ctx, id, err)
 }
 
-// confirmLaunched does for a launched engine what Confirm does for one that its launcher has
-// started.
+// confirmLaunched confirms a launched engine. It takes the same steps as Confirm of the local API.
 func (s *Engines) confirmLaunched(ctx context.Context, l Launch, starting *launch.Starting) (*bursarv1.Allocation, error) {
 	id, request := l.Request.GetId(), l.Request
-	// The keeper is a process of the user, so what it says of the engine is checked. An engine
-	// that has ended is its zombie.
+	// The keeper is a process of the user, so its word about the engine is checked. An engine that
+	// has ended is its zombie.
 	found, err := s.meter.Identify(starting.PID)
 	switch {
 	case err != nil:

@@ -36,7 +36,7 @@ func (s *Engines) Begin() Pass {
 		}
 	})
 	for _, handle := range handles { // without the lock: older kernels have a file read for each
-		handle.Touch() // what an engine leaves behind is known by having started before
+		handle.Touch() // processes that an engine leaves behind have started before this
 	}
 	list := make([]host.Engine, len(listed))
 	for i, l := range listed {
@@ -63,7 +63,7 @@ func (s *Engines) hooks() []hook {
 	}
 }
 
-// Usages returns what was measured of the engines of a pass, as the tracker takes it.
+// Usages returns the measured usage of the engines of a pass, for the tracker.
 func (s *Engines) Usages(ctx context.Context, p Pass, usages []host.Usage) (list []tracker.Usage) {
 	hooks := s.hooks()
 	for i := range usages {
@@ -79,8 +79,7 @@ func (s *Engines) Usages(ctx context.Context, p Pass, usages []host.Usage) (list
 	return list
 }
 
-// Note notes what was found of the engines next to their main processes. The lock of the state is
-// held.
+// Note notes processes of the engines besides their main ones. The lock of the state is held.
 func (p Pass) Note(usages []host.Usage) {
 	for i, e := range p.engines {
 		e.orphans, e.others = nil, usages[i].Processes > 1
@@ -90,8 +89,8 @@ func (p Pass) Note(usages []host.Usage) {
 	}
 }
 
-// Passed does what follows a measurement that the tracker has taken. began is when it has begun,
-// and ends are the engines that it has found to have ended.
+// Passed acts on a measurement that the tracker has taken. began is when the measurement has begun,
+// and ends are the engines that the tracker has found to have ended.
 func (s *Engines) Passed(ctx context.Context, began time.Time, ends []*bursarv1.EngineEnd) {
 	for _, end := range ends {
 		s.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
@@ -107,7 +106,7 @@ func (s *Engines) Passed(ctx context.Context, began time.Time, ends []*bursarv1.
 // cgroupsPassed has the cgroups of all engines looked at.
 func (s *Engines) cgroupsPassed(context.Context, time.Time) { s.cgroups.ScheduleAll() }
 
-// usageOf is what the meter has found of one engine.
+// usageOf returns the figures of the meter for one engine.
 func usageOf(m measurement) tracker.Usage {
 	u := m.usage
 	return tracker.Usage{
@@ -133,8 +132,8 @@ func (s *Engines) inPartMeasured(_ context.Context, e *engine, m measurement, us
 	}
 }
 
-// AfterChange does what a change of the tracker may ask for: it watches engines, sends a Sync, and
-// has the state stored.
+// AfterChange acts on a change of the tracker: it watches engines, sends a Sync if that is urgent,
+// and has the state stored.
 func (s *Engines) AfterChange(ctx context.Context) {
 	s.Watch(ctx)
 	urgent := false

@@ -17,9 +17,9 @@ import (
 // askTimeout bounds the call that asks a coordinator to stop an engine.
 const askTimeout = 10 * time.Second
 
-// overUsePassed does what policies want after a measurement: it logs which over-use has begun and
-// ended, and for that and for the end of a main process asks a coordinator to stop engines. It ends
-// none itself: the order comes with a Sync, as every order does.
+// overUsePassed applies policies after a measurement. It logs over-use that has begun or ended. It
+// asks a coordinator to stop engines for over-use, or for the end of a main process. It ends none
+// itself: the order comes with a Sync, as every order does.
 func (s *Engines) overUsePassed(ctx context.Context, _ time.Time) {
 	now := time.Now()
 	var notices []tracker.Notice

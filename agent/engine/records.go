@@ -13,7 +13,7 @@ import (
 // that should have ended.
 const cleanEvery = 10 * time.Second
 
-// recordsPassed removes what is kept of launches whose allocations are over, once the coordinator
+// recordsPassed removes the records of launches whose allocations are over, once the coordinator
 // has heard so. Only the measuring loop calls it.
 func (s *Engines) recordsPassed(ctx context.Context, now time.Time) {
 	if now.Sub(s.cleaned) < cleanEvery {
@@ -22,7 +22,7 @@ func (s *Engines) recordsPassed(ctx context.Context, now time.Time) {
 	agreed := false
 	s.state.Locked(func(t *tracker.Tracker) { agreed = t.Agreed() })
 	if !agreed {
-		return // what there is may not be known yet
+		return // some allocations may not be known yet
 	}
 	ids, err := s.records.List()
 	for _, id := range ids {
@@ -42,8 +42,8 @@ func (s *Engines) recordsPassed(ctx context.Context, now time.Time) {
 	s.cleaned = now
 }
 
-// Note returns what was noted of the launch of an engine. launch.ErrNone: this agent has not
-// launched it.
+// Note returns the note about the launch of an engine. launch.ErrNone: this agent has not launched
+// it.
 func (s *Engines) Note(id string) (launch.Note, error) {
 	return s.records.Note(id) //nolint:wrapcheck // the caller knows what it asked for
 }

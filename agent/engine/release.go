@@ -23,7 +23,7 @@ func (s *Engines) HasLaunched(id string) bool {
 	return err == nil
 }
 
-// LifeSign is what the agent knows of the processes of an engine.
+// LifeSign says whether a process of an engine lives, as far as the agent knows.
 type LifeSign uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 )
 
 // EndOf looks whether a process of an allocation's engine lives. The pidfd of the engine's process
-// says so at once. If that process has ended, what it has left is found below the engine's reaper,
+// says so at once. If that process has ended, its descendants are found below the engine's reaper,
 // in the cgroup that the agent made for it, or in its session. If the last measurement has found
 // other processes, and none of these places is complete, the next measurement decides.
 func (s *Engines) EndOf(ctx context.Context, id string) LifeSign {
@@ -112,9 +112,9 @@ func asLifeSign(lives bool) LifeSign {
 	return HasEnded
 }
 
-// KnownBetter adds to a release what the agent knows and the launcher does not: that the engine
-// was stopped, and why, or that it was killed for lack of memory. The launcher is often the first
-// to see that its engine has ended. It changes the request.
+// KnownBetter adds facts to a release that the agent knows and the launcher does not: that the
+// engine was stopped, and why, or that it was killed for lack of memory. The launcher is often the
+// first to see that its engine has ended. It changes the request.
 func (s *Engines) KnownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
 	id := request.GetId()
 	var engine host.Engine
@@ -131,7 +131,7 @@ func (s *Engines) KnownBetter(ctx context.Context, request *bursarv1.ReleaseRequ
 	sayUse(request, tracker.Use{})
 	if end != nil { // found out already, and on its way
 		sayUse(request, tracker.Use{Peak: end.GetMeasuredPeak(), Source: end.GetMeasuredPeakSource(), CPUTime: end.GetCpuTime()})
-		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
+		if end.GetReason() != tracker.ProcessEnded { // the name of the caller says more
 			request.Reason = joinedReasons(end.GetReason(), request.GetReason())
 		}
 		request.ErrorOutput = cmp.Or(end.GetErrorOutput(), request.GetErrorOutput())

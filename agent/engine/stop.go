@@ -102,7 +102,8 @@ func (s *Engines) Stop(ctx context.Context, order *bursarv1.StopOrder) {
 	})
 }
 
-// toStop puts together what is known of an engine that is to be stopped. The lock of the state is held.
+// toStop collects the processes and the cgroup of an engine that is to be stopped. The lock of the
+// state is held.
 func toStop(t *tracker.Tracker, e *engine, id string, p *bursarv1.Process) process.Engine {
 	known := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
 	if e.watches(p) {

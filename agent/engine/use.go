@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// marks reads what the kernel says of an engine that has ended. exit and lack are how it ended, as
-// LackOfMemory says them. process is what is known of its main process.
+// marks reads the kernel's figures of an engine that has ended. exit and lack are how it ended, as
+// LackOfMemory returns them. process are the figures of its main process.
 func (s *Engines) marks(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus, lack contain.Lack, process peak.Marks) peak.Marks {
 	told := s.meter.Marks(e)
 	marks := process
@@ -25,8 +25,8 @@ func (s *Engines) marks(ctx context.Context, e host.Engine, exit *bursarv1.ExitS
 	return marks
 }
 
-// processMarks are what the launcher of an engine says of its main process. A caller may say
-// anything: no process had more than the machine has, in bytes.
+// processMarks are the figures that the launcher of an engine gives of its main process. A caller
+// may say anything: no process had more than the machine has, in bytes.
 func processMarks(request *bursarv1.ReleaseRequest, machine int64) peak.Marks {
 	var marks peak.Marks
 	if most := request.GetMeasuredPeak().GetMemoryBytes(); most > 0 && most <= machine {
@@ -38,8 +38,8 @@ func processMarks(request *bursarv1.ReleaseRequest, machine int64) peak.Marks {
 	return marks
 }
 
-// sayUse puts into a release what the agent knows of the engine's use, in place of what its caller
-// says.
+// sayUse puts the engine's use into a release, as the agent knows it. It replaces the figures of
+// the caller.
 func sayUse(request *bursarv1.ReleaseRequest, use tracker.Use) {
 	request.MeasuredPeak, request.MeasuredPeakSource, request.CpuTime = use.Peak, use.Source, use.CPUTime
 }

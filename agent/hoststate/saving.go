@@ -23,7 +23,7 @@ func (s *State) SaveLoop(ctx context.Context, pass func(func())) error {
 	}
 }
 
-// ScheduleSave has SaveLoop store what has changed.
+// ScheduleSave has SaveLoop store all changes.
 func (s *State) ScheduleSave() {
 	select {
 	case s.unsaved <- struct{}{}:
@@ -31,8 +31,8 @@ func (s *State) ScheduleSave() {
 	}
 }
 
-// Save stores what has changed. All calls that wait while a save is under way are served by the
-// next one.
+// Save stores all changes. All calls that wait while a save is under way are served by the next
+// one.
 func (s *State) Save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -62,8 +62,8 @@ func (s *State) Save() error {
 	return err
 }
 
-// append adds what has changed to the log. If that is not enough, or no log takes it, the whole
-// state has to be written.
+// append adds all changes to the log. If that is not enough, or no log takes it, the whole state
+// has to be written.
 func (s *State) append() error {
 	var change tracker.Change
 	enough := false

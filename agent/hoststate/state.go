@@ -1,5 +1,5 @@
-// Package hoststate has what the agent knows of its host's allocations: the tracker, under the one
-// lock that guards it, and the state file in which it survives a restart.
+// Package hoststate holds the state of an agent's host: the tracker of its allocations, under the
+// one lock that guards it, and the state file in which it survives a restart.
 //
 // It decides nothing: package tracker does. Its parts of an engine's state are in package engine,
 // under the same lock.
@@ -18,7 +18,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Dir is where the state is kept; *statefile.Dir is one, and says what its methods do.
+// Dir is where the state is kept; *statefile.Dir is one, and documents its methods.
 type Dir interface {
 	Load() (statefile.State, error)
 	Append(change tracker.Change) error
@@ -32,14 +32,14 @@ type Dir interface {
 	Close() error
 }
 
-// State is what the agent knows of its host. Make it with New, call Open and then Begin.
+// State is the state of one host. Make it with New, call Open and then Begin.
 type State struct {
 	log    *slog.Logger
 	hostID func() string
 	saved  func(took time.Duration, err error)
 
-	// Answered happens when a Sync was answered, and Measured after each measurement; both with
-	// the lock held, so that what Locked reads next to them belongs to the same moment.
+	// Answered happens when a Sync was answered, and Measured after each measurement; both with the
+	// lock held, so that a function under Locked sees them and the tracker in the same moment.
 	Answered, Measured loops.Signal
 
 	mu      sync.Mutex

@@ -55,8 +55,8 @@ func (w *Wakeup) NoLaterThan(at time.Time) {
 // In makes the loop due no later than after d.
 func (w *Wakeup) In(d time.Duration) { w.NoLaterThan(time.Now().Add(d)) }
 
-// BringForward makes the loop due no later than that, also if that is before the earliest: what it
-// had to wait for is over.
+// BringForward makes the loop due no later than that, also if that is before the earliest: its
+// reason to wait is over.
 func (w *Wakeup) BringForward(at time.Time) {
 	w.mu.Lock()
 	if at.Before(w.earliest) {

@@ -17,8 +17,8 @@ type Watched struct {
 }
 
 // NewWatched returns the watch over a loop whose passes take at most longest. due says when its
-// next pass is to begin; nil: whenever there is something to do. doing says in an error what the
-// loop does.
+// next pass is to begin; nil: whenever there is something to do. doing names the work of the loop
+// in an error.
 func NewWatched(now time.Time, doing string, longest time.Duration, due *Wakeup) *Watched {
 	return &Watched{doing: doing, longest: longest, due: due, born: now}
 }
@@ -30,7 +30,7 @@ func (l *Watched) Do(f func()) {
 	f()
 }
 
-// Hung says what is wrong if the loop hangs.
+// Hung returns an error if the loop hangs.
 func (l *Watched) Hung(now time.Time) error {
 	if began := l.began.Load(); began != 0 {
 		if took := now.Sub(l.born) - time.Duration(began); took > l.longest {

@@ -22,11 +22,11 @@ const (
 	firstCounts = 10 * time.Second
 )
 
-// Countables are the custom Countables that commands count. One loop runs the commands; any
+// Countables are the custom countables that commands count. One loop runs the commands; any
 // goroutine may ask for the counts.
 type Countables struct {
-	// count runs the command. It ends soon after ctx; what it leaves behind then is in an
-	// *command.UndeadError.
+	// count runs the command. It ends soon after ctx; processes that it leaves behind then are in
+	// an *command.UndeadError.
 	count func(ctx context.Context, of CountableSettings) (int64, error)
 	log   *slog.Logger
 	due   *loops.Wakeup
@@ -50,11 +50,12 @@ type countable struct {
 	logged  bool      // the log has that it fails
 }
 
+// NewCountables returns Countables without any yet.
 func NewCountables(now time.Time, log *slog.Logger) *Countables {
 	return &Countables{count: count, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
 }
 
-// Use replaces what is counted. What stays the same keeps its count.
+// Use replaces the countables. One that stays the same keeps its count.
 func (c *Countables) Use(now time.Time, wanted map[string]CountableSettings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +111,7 @@ func (c *Countables) nextDue(now time.Time) time.Time {
 }
 
 // startDue starts the commands that are due. No command runs twice at a time, not even if the
-// First run cannot be killed.
+// first run cannot be killed.
 func (c *Countables) startDue(ctx context.Context, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxCountOutput is what a command may print on its standard output, in bytes.
+	// maxCountOutput bounds the standard output of a command, in bytes.
 	maxCountOutput = 64 << 10
 	// maxProblem is how much of an error's text is reported, in bytes.
 	maxProblem = 256

@@ -9,7 +9,7 @@ import (
 )
 
 // fewDescriptors is how few file descriptors may be left until the agent takes no new engine: a
-// call, the process at its other end, a pidfd of the engine, and what measuring opens.
+// call, the process at its other end, a pidfd of the engine, and the files of a measurement.
 const fewDescriptors = 16
 
 // CheckDescriptors says that too few file descriptors are left for another engine; empty: they are

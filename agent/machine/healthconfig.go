@@ -33,6 +33,7 @@ type HealthSettings struct {
 	interval, timeout time.Duration
 }
 
+// Parse reads the section.
 func (h HealthCommand) Parse() (HealthSettings, *FieldError) {
 	wrong := func(field, value, want string) (HealthSettings, *FieldError) {
 		return HealthSettings{}, &FieldError{"healthCommand." + field, value, want}

@@ -11,19 +11,19 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// SampleMessage returns what was measured of the machine, as a message of the contract. uncounted
-// says why Countables are not known.
+// SampleMessage returns a sample of the machine as a message of the contract. uncounted says why
+// countables are not known.
 //
 // Memory of engines that is in swap counts as touched, as it does when over-use is judged, and it
-// is subtracted from what is available. The kernel calls the memory available from which it was
+// is subtracted from the available memory. The kernel calls the memory available from which it was
 // moved away, but it comes back as soon as the engine looks at it. So an engine that goes to swap
 // and comes back changes nothing in
 //
 //	headroom = available - safety - sum of max(0, entitled - unreclaimable)
 //
-// as long as it is within its entitlement, and what is beyond that is missing there, in swap or
-// not. (Counted as touched alone, each byte that is moved to swap would be given away a second
-// time: ADR 28.)
+// as long as it is within its entitlement, and memory beyond that is missing there, in swap or not.
+// (Counted as touched alone, each byte that is moved to swap would be given away a second time: ADR
+// 28.)
 func SampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]string) *bursarv1.HostSample {
 	available := s.MemoryAvailableBytes
 	if available != nil {
@@ -57,7 +57,7 @@ func SampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]stri
 // mostDegraded is how many sources a heartbeat may name: with more of them it is refused.
 const mostDegraded = 32
 
-// boundDegraded leaves out what a heartbeat has no room for, and says so.
+// boundDegraded leaves out sources that a heartbeat has no room for, and says so.
 func boundDegraded(degraded map[string]string) {
 	if len(degraded) <= mostDegraded {
 		return

@@ -22,11 +22,11 @@ import (
 // answered by then, no measurement waits for it again: its answer counts when it comes.
 const statfsPatience = time.Second
 
-// maxRefusal is what the contract has room for, in characters.
+// maxRefusal is the bound of the contract, in characters.
 const maxRefusal = 1024
 
-// fileSystem is what a file system says of itself. A total of 0: it is not known how much there is,
-// and not how much is free.
+// fileSystem has the figures of a file system. A total of 0: it is not known how much there is, and
+// not how much is free.
 type fileSystem struct {
 	totalBytes, freeBytes, totalInodes, freeInodes int64
 
@@ -35,7 +35,7 @@ type fileSystem struct {
 	odd string
 }
 
-// WorkDirs looks after the directories that engines write to. Of the measuring loop alone.
+// WorkDirs looks after the directories that engines write to. One goroutine uses it.
 type WorkDirs struct {
 	// statfs asks the file system of a directory. It may hang.
 	statfs   func(path string) (fileSystem, error)
@@ -45,9 +45,9 @@ type WorkDirs struct {
 	dirs map[string]*workDir
 }
 
-// workDir is what is known of one directory.
+// workDir is the state of one directory.
 type workDir struct {
-	// answer gets what the file system says; nil: it is not being asked. It has room for one
+	// answer gets the figures of the file system; nil: it is not being asked. It has room for one
 	// answer, so that nothing must wait for it.
 	answer chan statfsAnswer
 	// late: it did not answer in time, and has not answered since.
@@ -65,11 +65,12 @@ type statfsAnswer struct {
 	err   error
 }
 
+// NewWorkDirs returns WorkDirs that have not looked at any directory yet.
 func NewWorkDirs(log *slog.Logger) *WorkDirs {
 	return &WorkDirs{statfs: statfs, patience: statfsPatience, log: log}
 }
 
-// Measure asks all file systems at once and returns what they say, why the host wants no new
+// Measure asks all file systems at once and returns their figures, why the host wants no new
 // engines (empty: it takes them), and which of their figures are odd, by path. It takes no longer
 // than patience, and waits only once for one that hangs.
 func (w *WorkDirs) Measure(ctx context.Context, wanted []WorkDirSettings) (disks []*bursarv1.DiskSample, refusal string, odd map[string]string) {
@@ -151,7 +152,7 @@ func (w *WorkDirs) ask(ctx context.Context, wanted []WorkDirSettings) {
 	}
 }
 
-// judge decides whether the directory is short, with hysteresis, and says what is known of it.
+// judge decides whether the directory is short, with hysteresis, and returns its figures.
 func (d *workDir) judge(settings WorkDirSettings) *bursarv1.DiskSample {
 	found := d.last.found
 	disk := &bursarv1.DiskSample{
@@ -250,7 +251,7 @@ func judgeFigures(found *unix.Statfs_t) fileSystem {
 }
 
 // makesInodes reports whether a file system makes inodes as they are needed and may say that none
-// is free: CephFS, and whatever is behind FUSE.
+// is free: CephFS, and any file system behind FUSE.
 func makesInodes(kind int64) bool {
 	const ceph = 0x00c36400 // CEPH_SUPER_MAGIC of linux/magic.h
 	return kind == ceph || kind == unix.FUSE_SUPER_MAGIC

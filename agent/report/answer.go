@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// carryOut does what the answer to a Sync asks for.
+// carryOut carries out the answer to a Sync.
 func (r *Reporter) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 	if outcome.Shutdown {
 		return ErrReplaced

@@ -33,7 +33,7 @@ func (e *StrangerError) Error() string {
 // Unwrap returns the coordinator's refusal.
 func (e *StrangerError) Unwrap() error { return e.Err }
 
-// Orders carries out what the answer to a Sync asks for. It returns at once.
+// Orders carries out the orders in the answer to a Sync. Its functions return at once.
 type Orders interface {
 	// Stop begins to end an engine.
 	Stop(ctx context.Context, order *bursarv1.StopOrder)
@@ -41,7 +41,8 @@ type Orders interface {
 	Watch(ctx context.Context)
 }
 
-// Options are what a host reports with. All of it is required, unless it says otherwise.
+// Options are the parts that a Reporter needs. All of them are required, unless their comment says
+// otherwise.
 type Options struct {
 	State  *hoststate.State
 	Hosts  bursarv1connect.HostServiceClient
@@ -50,7 +51,8 @@ type Options struct {
 	Finder discovery.Finder
 	// Elsewhere has the next call go to another coordinator.
 	Elsewhere func()
-	// Pin is the cluster that the agent belongs to. Nil: it takes the coordinators that it is given.
+	// Pin is the cluster that the agent belongs to. Nil: it takes the coordinators that it is
+	// given.
 	Pin *clusterid.Pin
 	// ForgetCluster makes the agent take the cluster of the coordinator that registers it first.
 	ForgetCluster bool

@@ -22,13 +22,14 @@ const (
 	// it.
 	Gap = 20 * time.Millisecond
 	// refusalGap is the least time between two Syncs that tell of grants which this host refuses,
-	// or ask what has ended before it does. All that are refused within it share one: with more
-	// Syncs, one user who asks for what is not there would keep the coordinator busy. A grant that
-	// only fits once the agent has heard of a release may wait for it, too.
+	// or ask which engines have ended before it refuses one. All grants that are refused within it
+	// share one Sync: with more Syncs, one user whose requests do not fit would keep the
+	// coordinator busy. A grant that only fits once the agent has heard of a release may wait for
+	// it, too.
 	refusalGap = 250 * time.Millisecond
-	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they
-	// grow to. Engines that wait for a new leader to know their host wait that long at most; a
-	// thousand agents make some 500 calls a second then.
+	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and the
+	// longest that they grow to. Engines that wait for a new leader to know their host wait that
+	// long at most; a thousand agents make some 500 calls a second then.
 	syncRetryFirst = 100 * time.Millisecond
 	syncRetryLast  = 2 * time.Second
 	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named, at
@@ -150,7 +151,7 @@ func (r *Reporter) refusing() (refusing bool) {
 // RefusalDue is when the next Sync may tell of refused grants.
 func (r *Reporter) RefusalDue() time.Time { return r.refusedAt.Last().Add(refusalGap) }
 
-// heartbeat sends one Sync, and does what the answer asks for.
+// heartbeat sends one Sync, and carries out its answer.
 func (r *Reporter) heartbeat(ctx context.Context) error {
 	outcome, err := r.sync(ctx)
 	if err != nil {
