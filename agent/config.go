@@ -108,12 +108,12 @@ type Config struct {
 
 	// WorkDirs are the directories that engines write to. If one of them has too little space, the
 	// host takes no new engines. Default: none.
-	WorkDirs []WorkDir `yaml:"workDirs" reload:"live"`
+	WorkDirs []machine.WorkDir `yaml:"workDirs" reload:"live"`
 	// Countables are custom countables that a command counts, such as gpu. If Capacity names one
 	// too, the host has the lesser number. Default: none.
-	Countables map[string]CountableConfig `yaml:"countables" reload:"live"`
+	Countables map[string]machine.CountableConfig `yaml:"countables" reload:"live"`
 	// HealthCommand is a program that says whether the host is fit for engines. Default: none.
-	HealthCommand HealthCommand `yaml:"healthCommand" reload:"live"`
+	HealthCommand machine.HealthCommand `yaml:"healthCommand" reload:"live"`
 	// Engines says how engines are kept here.
 	Engines EnginesConfig `yaml:"engines"`
 	// Callers bounds what one user may ask for.

@@ -62,7 +62,7 @@ func (p *patient) Await(context.Context, *bursarv1.AwaitRequest) (*connect.Serve
 
 func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{interval: time.Minute, samples: map[time.Time]bool{}}, Meter: still{}})
+		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{interval: time.Minute}, Meter: still{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,7 +140,7 @@ func FuzzLocalAPI(f *testing.F) {
 func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Handler, *socket.Caller) {
 	f.Helper()
 	a, err := New(Config{HostID: "h1", StateDir: f.TempDir(), Patience: 100 * time.Millisecond}, Deps{
-		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{interval: time.Minute, samples: map[time.Time]bool{}}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
+		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{interval: time.Minute}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -34,27 +34,15 @@ func (still) Capacity(context.Context) (host.Capacity, error) {
 	return host.Capacity{MemoryBytes: 1 << 30, CPUMillis: 4000}, nil
 }
 
-// heartbeatServer is a coordinator that writes down when it was called.
+// heartbeatServer is a coordinator that takes every host.
 type heartbeatServer struct {
 	bursarv1connect.HostServiceClient
 
 	interval time.Duration
 	hang     bool
-	// answer is another answer to Sync number n, from 1; nil: the usual one.
-	answer func(n int) *bursarv1.SyncResponse
 
-	mu        sync.Mutex
-	err       error
-	registers []time.Time
-	syncs     []time.Time
-	samples   map[time.Time]bool
-}
-
-// calls is how many Syncs there were.
-func (p *heartbeatServer) calls() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.syncs)
+	mu  sync.Mutex
+	err error
 }
 
 func (p *heartbeatServer) fail(err error) {
@@ -63,47 +51,18 @@ func (p *heartbeatServer) fail(err error) {
 	p.err = err
 }
 
-// hangFromNow leaves all later Syncs without an answer.
-func (p *heartbeatServer) hangFromNow() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hang = true
-}
-
 func (p *heartbeatServer) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	p.mu.Lock()
-	p.registers = append(p.registers, time.Now())
-	p.mu.Unlock()
 	return &bursarv1.RegisterResponse{Epoch: max(1, q.GetEpoch()), Interval: durationpb.New(p.interval)}, nil
 }
 
 func (p *heartbeatServer) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
-	p.mu.Lock()
-	p.syncs = append(p.syncs, time.Now())
-	if q.GetSample() != nil {
-		p.samples[q.GetSample().GetSampleTime().AsTime()] = true
-	}
-	err, n, hang := p.err, len(p.syncs), p.hang
-	p.mu.Unlock()
-	if hang {
+	if p.hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if p.answer != nil {
-		if answer := p.answer(n); answer != nil {
-			return answer, nil
-		}
-	}
-	return &bursarv1.SyncResponse{Epoch: max(1, q.GetEpoch()), LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, err
-}
-
-// gaps are the times between the Syncs from the n-th on.
-func (p *heartbeatServer) gaps(from int) []time.Duration {
-	var gaps []time.Duration
-	for i := from + 1; i < len(p.syncs); i++ {
-		gaps = append(gaps, p.syncs[i].Sub(p.syncs[i-1]))
-	}
-	return gaps
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &bursarv1.SyncResponse{Epoch: max(1, q.GetEpoch()), LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, p.err
 }
 
 // beat runs the loops of an agent without its server, in a bubble, until f returns.
@@ -115,7 +74,6 @@ func beat(t *testing.T, p *heartbeatServer, f func(a *Agent)) {
 	}
 	defer dir.Close()
 	synctest.Test(t, func(t *testing.T) {
-		p.samples = map[time.Time]bool{}
 		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: p, Meter: still{}, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

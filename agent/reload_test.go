@@ -181,7 +181,6 @@ func reloading(t *testing.T, h *watching, f func(a *Agent, config Config)) {
 	}
 	defer dir.Close()
 	synctest.Test(t, func(t *testing.T) {
-		h.samples = map[time.Time]bool{}
 		config := Config{HostID: "h1", Address: "h1", Tick: 5 * time.Second}
 		a, err := New(config, Deps{Allocations: &patient{}, Hosts: h, Meter: h})
 		if err != nil {

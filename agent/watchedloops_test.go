@@ -76,7 +76,6 @@ func (h *hanging) Close() error                       { return nil }
 func runningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h.samples = map[time.Time]bool{}
 		h.what, h.over = make(chan string, 1), make(chan struct{})
 		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h, Logger: h.log})
 		if err != nil {

@@ -26,6 +26,7 @@ func (s *Engines) HasLaunched(id string) bool {
 // LifeSign says whether a process of an engine lives, as far as the agent knows.
 type LifeSign uint8
 
+// The signs of life.
 const (
 	NotKnown  LifeSign = iota // it tracks no process of the allocation, or could not look
 	StillRuns                 // a process lives

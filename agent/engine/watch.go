@@ -58,6 +58,7 @@ func (s *Engines) watchProcess(ctx context.Context, id string, p *bursarv1.Proce
 		}
 		return
 	}
+	ctx = context.WithoutCancel(ctx) // the goroutine waits until the handle is closed
 	s.state.Locked(func(t *tracker.Tracker) {
 		_, listed := t.Engine(id)
 		// The engine may have ended, or another goroutine was faster.
@@ -66,7 +67,6 @@ func (s *Engines) watchProcess(ctx context.Context, id string, p *bursarv1.Proce
 			return
 		}
 		s.set.enter(id).handle = handle
-		ctx = context.WithoutCancel(ctx) // until it is closed
 		s.background(func() {
 			if handle.Wait(ctx) == nil {
 				s.measureDue.In(SettleTime)

@@ -35,8 +35,8 @@ type HealthLoop struct {
 	undead <-chan struct{}
 }
 
-// NewHealthLoop returns a loop without a command yet. changed is called if another problem is there,
-// or none any more.
+// NewHealthLoop returns a loop without a command yet. changed is called if another problem is
+// there, or none any more.
 func NewHealthLoop(now time.Time, log *slog.Logger, changed func()) *HealthLoop {
 	return &HealthLoop{run: checkHealth, changed: changed, log: log, due: loops.NewWakeup(now)}
 }
