@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
@@ -71,13 +72,20 @@ func looked(t *testing.T, o Options, known tracker.Snapshot) *Engines {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.State = hoststate.New(o.Log, func() string { return "h1" }, func(time.Duration, error) {})
-	o.State.Open(nil, "boot-1", 1)
+	dir, err := statefile.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.State.Open(dir, "boot-1", 1)
 	o.State.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1"}, known))
 	o.MeasureDue, o.SyncDue, o.Background = loops.NewWakeup(time.Now()), loops.NewWakeup(time.Now()), running.Go
 	s := New(o)
 	t.Cleanup(func() {
 		s.Unwatch()
 		running.Wait()
+		if err := dir.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 	return s
 }
