@@ -95,13 +95,16 @@ type Deps struct {
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
 	// OpenState opens the state directory, once a Run. Default: statefile.Open.
-	OpenState func(path string) (hoststate.Dir, error)
+	OpenState func(path string) (State, error)
 	// Cgroups makes cgroups of engines, and is closed with the agent. Default: as configured.
 	Cgroups cgroup.Driver
 	// KernelLog says which engines the kernel killed. Default: that of this machine, if it can be
 	// read.
 	KernelLog *cgroup.KernelLog
 }
+
+// State is where the state is kept; *statefile.Dir is one, and documents its methods.
+type State = hoststate.Dir
 
 // Agent is the agent of one host. Make it with New, then Run it once.
 type Agent struct {

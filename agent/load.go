@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/statefile"
 )
 
 // load reads the state file. It sets aside one that is damaged, or of another host and boot.
-func (a *Agent) load(dir hoststate.Dir, bootID string) (statefile.State, error) {
+func (a *Agent) load(dir State, bootID string) (statefile.State, error) {
 	saved, err := dir.Load()
 	var damaged *statefile.DamagedError
 	switch {

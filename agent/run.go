@@ -64,7 +64,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		deps.Proc = "/proc"
 	}
 	if deps.OpenState == nil {
-		deps.OpenState = func(path string) (hoststate.Dir, error) { return statefile.Open(path) }
+		deps.OpenState = func(path string) (State, error) { return statefile.Open(path) }
 	}
 	now := time.Now()
 	a := &Agent{
