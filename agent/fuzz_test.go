@@ -154,5 +154,5 @@ func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Ha
 	a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
 	becomeReady(a)
 	user := socket.NewCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711, "mallory")
-	return (&api{agent: a, stopping: f.Context()}).handler(true), user
+	return (&routes{agent: a, stopping: f.Context()}).handler(true), user
 }

@@ -36,35 +36,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if deps.Allocations == nil || deps.Hosts == nil {
-		return nil, errors.New("agent: want clients of a coordinator")
-	}
-	if deps.Waiting == nil {
-		deps.Waiting = deps.Allocations
-	}
 	ownMeter := deps.Meter == nil
-	if ownMeter {
-		meter, err := host.NewMeter(s.meterOptions())
-		if err != nil {
-			return nil, fmt.Errorf("agent: %w", err)
-		}
-		deps.Meter = meter
-	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
-	if deps.Metrics == nil {
-		deps.Metrics = prometheus.NewRegistry()
-		deps.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	}
-	if deps.Elsewhere == nil {
-		deps.Elsewhere = func() {}
-	}
-	if deps.Proc == "" {
-		deps.Proc = "/proc"
-	}
-	if deps.OpenState == nil {
-		deps.OpenState = func(path string) (State, error) { return statefile.Open(path) }
+	if err := deps.complete(&s); err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	a := &Agent{
@@ -76,7 +50,6 @@ func New(config Config, deps Deps) (*Agent, error) {
 		users: osuser.Users{Slots: make(chan struct{}, localuser.LookupsAtOnce), Silence: &osuser.Silence{Noted: func(user string, err error) {
 			deps.Logger.Warn("the directory of users does not answer: engines of accounts in /etc/passwd get the groups of /etc/group alone", "user", user, "error", err)
 		}}},
-
 		degraded: make(map[string]time.Time),
 	}
 	a.trusted = callers.NewTrustedLoop(func() []string { return a.settings().TrustedUsers }, a.users.Named, a.log)
@@ -98,6 +71,40 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	a.connect()
 	return a, nil
+}
+
+// complete fills in the defaults.
+func (d *Deps) complete(s *settings) error {
+	if d.Allocations == nil || d.Hosts == nil {
+		return errors.New("agent: want clients of a coordinator")
+	}
+	if d.Waiting == nil {
+		d.Waiting = d.Allocations
+	}
+	if d.Meter == nil {
+		meter, err := host.NewMeter(s.meterOptions())
+		if err != nil {
+			return fmt.Errorf("agent: %w", err)
+		}
+		d.Meter = meter
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Metrics == nil {
+		d.Metrics = prometheus.NewRegistry()
+		d.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	if d.Elsewhere == nil {
+		d.Elsewhere = func() {}
+	}
+	if d.Proc == "" {
+		d.Proc = "/proc"
+	}
+	if d.OpenState == nil {
+		d.OpenState = func(path string) (State, error) { return statefile.Open(path) }
+	}
+	return nil
 }
 
 // connect makes the parts that look after engines, report, and serve callers.

@@ -120,8 +120,8 @@ func (d WorkDir) Parse() (WorkDirSettings, *FieldError) {
 	if parsed.space, ok = parseThreshold(parsed.spaceAs, resource.ParseMemory); !ok {
 		return WorkDirSettings{}, &FieldError{"minFree", d.MinFree, "a size such as 10GiB, or a percentage up to 100%"}
 	}
-	count := func(text string) (int64, error) { return resource.ParseQuantity(resource.Instances, text) }
-	if parsed.inodes, ok = parseThreshold(parsed.nodesAs, count); !ok {
+	parse := func(text string) (int64, error) { return resource.ParseQuantity(resource.Instances, text) }
+	if parsed.inodes, ok = parseThreshold(parsed.nodesAs, parse); !ok {
 		return WorkDirSettings{}, &FieldError{"minFreeInodes", d.MinFreeInodes, "a whole number, or a percentage up to 100%"}
 	}
 	return parsed, nil

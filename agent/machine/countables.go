@@ -52,7 +52,7 @@ type countable struct {
 
 // NewCountables returns Countables without any yet.
 func NewCountables(now time.Time, log *slog.Logger) *Countables {
-	return &Countables{count: count, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
+	return &Countables{count: countBy, log: log, due: loops.NewWakeup(now), all: make(map[string]*countable)}
 }
 
 // Use replaces the countables. One that stays the same keeps its count.

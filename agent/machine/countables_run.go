@@ -20,8 +20,8 @@ const (
 	maxProblem = 256
 )
 
-// count counts with the command of a countable. The error is as that of commandOutput.
-func count(ctx context.Context, of CountableSettings) (int64, error) {
+// countBy counts with the command of a countable. The error is as that of commandOutput.
+func countBy(ctx context.Context, of CountableSettings) (int64, error) {
 	printed, err := commandOutput(ctx, commandArgs(of.command), of.timeout)
 	if err != nil {
 		return 0, err

@@ -30,7 +30,7 @@ func counted(t *testing.T, c CountableConfig) (int64, error) {
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
-	return count(t.Context(), parsed)
+	return countBy(t.Context(), parsed)
 }
 
 // promptly fails if something took as long as a program that hangs in these tests.
@@ -189,7 +189,7 @@ func TestCommandEndsWithTheAgent(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := count(ctx, parsed); !errors.Is(err, context.Canceled) {
+	if _, err := countBy(ctx, parsed); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
