@@ -21,7 +21,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 	for {
 		now := time.Now()
 		a.measureDue.Set(now.Add(a.settings().Tick), now.Add(engine.MeasureGap))
-		if next := a.engines.Next(); next > 0 {
+		if next := a.engines.MeasureAgain(); next > 0 {
 			a.measureDue.In(next)
 		}
 		if !a.measureDue.Wait(ctx) {
@@ -38,7 +38,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.health.Use(began, a.settings().health)
 	a.direct.Reap()
 	a.engines.Watch(ctx)
-	pass := a.engines.Begin()
+	pass := a.engines.BeginPass()
 	usages := a.deps.Meter.Engines(ctx, pass.Engines)
 	sampled := time.Now()
 	sample := a.deps.Meter.Sample(ctx)
@@ -74,7 +74,7 @@ func (a *Agent) measure(ctx context.Context) {
 			t.SetCapacity(limits)
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
-		pass.Note(usages)
+		pass.NoteFound(usages)
 		ends = t.Measure(sampled, measurement)
 		a.state.Measured.Happened()
 	})

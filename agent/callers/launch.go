@@ -95,7 +95,7 @@ func (a *API) mayLaunch(c *socket.Caller, request *bursarv1.LaunchRequest, alloc
 // launched answers a repeated call: the engine of this allocation may run already.
 func (a *API) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bursarv1.LaunchResponse, error) {
 	if allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
-		note, err := a.engines.Note(allocation.GetId())
+		note, err := a.engines.LaunchNote(allocation.GetId())
 		if err == nil && note.Caller == c.UID {
 			return &bursarv1.LaunchResponse{Allocation: a.engines.Limited(allocation), LogDirectory: note.LogDirectory}, nil
 		}

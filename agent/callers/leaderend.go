@@ -56,7 +56,7 @@ func (a *API) takeLeaderEnd(ctx context.Context, request *bursarv1.ConfirmReques
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("leader_end: process %d of allocation %s runs", p.GetPid(), id))
 	}
 	exit := request.GetLeaderEnd().GetExitStatus()
-	a.engines.Told(id, exit)
+	a.engines.TakeLeaderExit(id, exit)
 	a.measureDue.In(0)
 	a.engines.AfterChange(ctx)
 	return &bursarv1.ConfirmResponse{Allocation: unsealed(grant)}, nil

@@ -45,13 +45,13 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	case err != nil:
 		return nil, err
 	}
-	isEngine := a.engines.Is(request.GetId())
+	hasProcess := a.engines.HasProcess(request.GetId())
 	if answer.msg.GetAllocation() == nil {
 		a.state.Locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
 	} else {
 		a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	}
-	if isEngine {
+	if hasProcess {
 		a.state.ScheduleSave() // a restart before that finds the process ended, and says so again
 		a.engines.WatchEngine(ctx, request.GetId())
 		// The memory of the engine can be granted once a sample shows that it is free.

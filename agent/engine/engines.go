@@ -118,9 +118,9 @@ func (s *Engines) again(d time.Duration) {
 	}
 }
 
-// Next returns when the host is to be measured again for the sake of its engines, and forgets it;
-// 0: at the next tick. Only the measuring loop calls it.
-func (s *Engines) Next() time.Duration {
+// MeasureAgain returns when the host is to be measured again for the sake of its engines, and
+// forgets it; 0: at the next tick. Only the measuring loop calls it.
+func (s *Engines) MeasureAgain() time.Duration {
 	d := s.next
 	s.next = 0
 	return d

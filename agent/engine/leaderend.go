@@ -102,9 +102,9 @@ func orphansOf(left []tracker.Left) (list []host.Orphan) {
 	return list
 }
 
-// Told takes from an engine's launcher how the main process ended: the kernel tells that to its
-// parent.
-func (s *Engines) Told(id string, exit *bursarv1.ExitStatus) {
+// TakeLeaderExit takes from an engine's launcher how the main process ended: the kernel tells that
+// to its parent.
+func (s *Engines) TakeLeaderExit(id string, exit *bursarv1.ExitStatus) {
 	s.state.Locked(func(t *tracker.Tracker) {
 		s.set.enter(id).told = exit
 		t.SetLeaderExit(id, exit)

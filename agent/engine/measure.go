@@ -19,8 +19,8 @@ type Pass struct {
 	engines []*engine
 }
 
-// Begin begins a measurement. Only the measuring loop calls it.
-func (s *Engines) Begin() Pass {
+// BeginPass begins a measurement. Only the measuring loop calls it.
+func (s *Engines) BeginPass() Pass {
 	var listed []tracker.Engine
 	var engines []*engine
 	var handles []*process.Handle
@@ -79,8 +79,8 @@ func (s *Engines) Usages(ctx context.Context, p Pass, usages []host.Usage) (list
 	return list
 }
 
-// Note notes processes of the engines besides their main ones. The lock of the state is held.
-func (p Pass) Note(usages []host.Usage) {
+// NoteFound notes processes of the engines besides their main ones. The lock of the state is held.
+func (p Pass) NoteFound(usages []host.Usage) {
 	for i, e := range p.engines {
 		e.orphans, e.others = nil, usages[i].Processes > 1
 		if left := usages[i].Orphans; len(left) > 0 {

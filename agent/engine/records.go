@@ -42,8 +42,8 @@ func (s *Engines) recordsPassed(ctx context.Context, now time.Time) {
 	s.cleaned = now
 }
 
-// Note returns the note about the launch of an engine. launch.ErrNone: this agent has not launched
-// it.
-func (s *Engines) Note(id string) (launch.Note, error) {
+// LaunchNote returns the note about the launch of an engine. launch.ErrNone: this agent has not
+// launched it.
+func (s *Engines) LaunchNote(id string) (launch.Note, error) {
 	return s.records.Note(id) //nolint:wrapcheck // the caller knows what it asked for
 }

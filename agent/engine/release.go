@@ -176,8 +176,8 @@ func joinedReasons(known, given string) string {
 	return given
 }
 
-// Is reports whether an allocation has a process here.
-func (s *Engines) Is(id string) (engine bool) {
+// HasProcess reports whether an allocation has a process here.
+func (s *Engines) HasProcess(id string) (engine bool) {
 	s.state.Locked(func(t *tracker.Tracker) {
 		grant, held := t.Get(id)
 		engine = held && grant.GetProcess().GetPid() != 0
