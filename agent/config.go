@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -107,12 +108,12 @@ type Config struct {
 
 	// WorkDirs are the directories that engines write to. If one of them has too little space, the
 	// host takes no new engines. Default: none.
-	WorkDirs []WorkDir `yaml:"workDirs" reload:"live"`
+	WorkDirs []machine.WorkDir `yaml:"workDirs" reload:"live"`
 	// Countables are custom countables that a command counts, such as gpu. If Capacity names one
 	// too, the host has the lesser number. Default: none.
-	Countables map[string]CountableConfig `yaml:"countables" reload:"live"`
+	Countables map[string]machine.CountableConfig `yaml:"countables" reload:"live"`
 	// HealthCommand is a program that says whether the host is fit for engines. Default: none.
-	HealthCommand HealthCommand `yaml:"healthCommand" reload:"live"`
+	HealthCommand machine.HealthCommand `yaml:"healthCommand" reload:"live"`
 	// Engines says how engines are kept here.
 	Engines EnginesConfig `yaml:"engines"`
 	// Callers bounds what one user may ask for.
@@ -158,9 +159,9 @@ type settings struct {
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
 	policies   policy.Set
-	workDirs   []workDirSettings
-	countables map[string]countableSettings // by name
-	health     healthSettings
+	workDirs   []machine.WorkDirSettings
+	countables map[string]machine.CountableSettings // by name
+	health     machine.HealthSettings
 }
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in.
@@ -348,4 +349,16 @@ func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64)
 		capped = capped.With(measured.dimension, quantity)
 	}
 	return convert.VectorToProto(withCounts(capped, counts))
+}
+
+// withCounts returns the capacity with the countables in it, each no more than what is configured
+// as its cap.
+func withCounts(capacity resource.Vector, amounts map[string]int64) resource.Vector {
+	for name, amount := range amounts {
+		if most, capped := capacity.Get(name); capped {
+			amount = min(amount, most)
+		}
+		capacity = capacity.With(name, amount)
+	}
+	return capacity
 }

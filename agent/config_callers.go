@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 // Defaults of CallersConfig.
@@ -30,7 +33,7 @@ type CallersConfig struct {
 	Waiting int `yaml:"waiting"`
 }
 
-// limits are what that comes to.
+// limits returns these bounds for the socket.
 func (c CallersConfig) limits() admission.Limits {
 	return socket.Limits(c.Rate, c.Burst, c.Waiting)
 }
@@ -55,4 +58,20 @@ func (s *settings) checkCallers() error {
 		}
 	}
 	return nil
+}
+
+// forCallers are the settings that the local API needs.
+func (a *Agent) forCallers() callers.Settings {
+	s := a.settings()
+	return callers.Settings{
+		HostID: s.HostID, Patience: s.Patience,
+		MinUserID: s.Engines.MinUserID, SystemUsers: s.Engines.SystemUsers, BannedUsers: s.Engines.BannedUsers,
+	}
+}
+
+// UnknownUsers returns those of TrustedUsers, by their place in the list, whose names the machine
+// does not know. They are no error: an account may come later. It asks the machine's name service,
+// and takes as long as that.
+func (c Config) UnknownUsers(ctx context.Context) []int {
+	return callers.UnknownUsers(ctx, c.TrustedUsers, osuser.Users{}.Named)
 }

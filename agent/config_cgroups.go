@@ -33,7 +33,7 @@ func (s *settings) resolveCgroups() error {
 	return nil
 }
 
-// newCgroups returns what contains engines.
+// newCgroups returns the cgroups of engines.
 func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 	return contain.New(contain.Options{ //nolint:wrapcheck // it says what it is about
 		Log: a.log, Metrics: a.deps.Metrics, Proc: a.deps.Proc, Driver: a.deps.Cgroups, KernelLog: a.deps.KernelLog, Direct: a.direct,
@@ -41,8 +41,9 @@ func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 			s := a.settings()
 			return contain.Settings{Way: s.Engines.Cgroups, Parent: s.Engines.Cgroup, Policies: s.policies}
 		},
-		Locked: a.locked, ScheduleSave: a.scheduleSave, Launching: a.launches.has,
-		Stopped:  func(id string) bool { return a.endReason(id) != "" },
-		Identify: a.deps.Meter.Identify,
+		Locked: a.state.Locked, ScheduleSave: a.state.ScheduleSave,
+		Launching: func(id string) bool { return a.engines.Launching(id) },
+		Stopped:   func(id string) bool { return a.engines.Stopped(id) },
+		Identify:  a.deps.Meter.Identify,
 	})
 }

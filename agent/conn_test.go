@@ -62,15 +62,15 @@ func (p *patient) Await(context.Context, *bursarv1.AwaitRequest) (*connect.Serve
 
 func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{}, Meter: still{}})
+		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{interval: time.Minute}, Meter: still{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		close(a.ready)
-		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{})
+		a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{}))
+		becomeReady(a)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() { _ = a.waits.run(ctx) }()
+		go func() { _ = a.callers.Run(ctx) }()
 		server := a.socket.HTTP(true)
 		listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 		go func() { _ = server.Serve(listener) }()

@@ -32,11 +32,11 @@ func (a *Agent) measureIfStale(ctx context.Context) {
 	for range 2 { // the first to end may have begun before the pause
 		var fresh bool
 		var measured <-chan struct{}
-		a.locked(func(t *tracker.Tracker) { fresh, measured = t.Fresh(time.Now()), a.measured })
+		a.state.Locked(func(t *tracker.Tracker) { fresh, measured = t.Fresh(time.Now()), a.state.Measured.Next() })
 		if fresh {
 			return
 		}
-		a.measureDue.bringForward(time.Now())
+		a.measureDue.BringForward(time.Now())
 		select {
 		case <-measured:
 		case <-ctx.Done():
@@ -61,5 +61,5 @@ func (a *Agent) readFreshMemory(ctx context.Context) {
 		}
 		m.at, m.available = time.Now(), available
 	}
-	a.locked(func(t *tracker.Tracker) { t.SetAvailable(m.available) })
+	a.state.Locked(func(t *tracker.Tracker) { t.SetAvailable(m.available) })
 }

@@ -53,12 +53,12 @@ func TestAGrantIsDecidedOnAFreshSampleAfterAPause(t *testing.T) {
 			defer func() { _ = dir.Close() }()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				a, err := New(Config{HostID: "h1", Tick: time.Minute}, Deps{Allocations: &lateGrants{}, Hosts: &heartbeatServer{}, Meter: &roomy{hangs: c.hangs}})
+				a, err := New(Config{HostID: "h1", Tick: time.Minute}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{}, Meter: &roomy{hangs: c.hangs}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				a.dir = dir
-				a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{})
+				a.state.Open(dir, "boot-1", 1)
+				a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{}))
 				a.measure(ctx)
 				done := make(chan struct{})
 				go func() {
@@ -67,8 +67,11 @@ func TestAGrantIsDecidedOnAFreshSampleAfterAPause(t *testing.T) {
 				}()
 				time.Sleep(45 * time.Second) // a sample counts for 30 s at most
 				began := time.Now()
-				if verdict, veto, _ := a.judge(ctx, grant, 0); verdict != c.want {
-					t.Errorf("verdict %v (%+v), want %v", verdict, veto, c.want)
+				a.readFreshMemory(ctx)
+				var verdict tracker.Verdict
+				a.state.Locked(func(t *tracker.Tracker) { verdict = t.Observe(time.Now(), grant, 0) })
+				if verdict != c.want {
+					t.Errorf("verdict %v, want %v", verdict, c.want)
 				}
 				if took := time.Since(began); took > measureTimeout {
 					t.Errorf("the decision took %v, want at most %v", took, measureTimeout)

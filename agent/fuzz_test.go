@@ -73,7 +73,7 @@ func inputs() map[string]proto.Message {
 		"AllocationService/Resize":   &bursarv1.ResizeRequest{Id: "a", Entitled: &bursarv1.Resource{CpuMillis: new(int64(1))}},
 		"AllocationService/Stop":     &bursarv1.StopRequest{Id: "a"},
 		"AllocationService/Get":      &bursarv1.AllocationServiceGetRequest{Id: "a"},
-		"AllocationService/List":     &bursarv1.AllocationServiceListRequest{PageToken: localToken + "a", Labels: map[string]string{"user": "*"}},
+		"AllocationService/List":     &bursarv1.AllocationServiceListRequest{PageToken: "agent:a", Labels: map[string]string{"user": "*"}},
 		"AllocationService/Watch":    &bursarv1.AllocationServiceWatchRequest{Id: "a", AfterRevision: 3},
 		"AllocationService/Explain":  &bursarv1.ExplainRequest{Request: &bursarv1.AllocateRequest{Host: host}},
 		"EngineService/Launch":       &bursarv1.LaunchRequest{Id: "a", Command: []string{"/bin/true"}, User: "root", WorkingDirectory: "/"},
@@ -140,17 +140,19 @@ func FuzzLocalAPI(f *testing.F) {
 func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Handler, *socket.Caller) {
 	f.Helper()
 	a, err := New(Config{HostID: "h1", StateDir: f.TempDir(), Patience: 100 * time.Millisecond}, Deps{
-		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
+		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{interval: time.Minute}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	if a.dir, err = statefile.Open(f.TempDir()); err != nil {
+	dir, err := statefile.Open(f.TempDir())
+	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { _ = a.dir.Close() })
-	a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
-	close(a.ready)
+	f.Cleanup(func() { _ = dir.Close() })
+	a.state.Open(dir, "boot-1", 1)
+	a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
+	becomeReady(a)
 	user := socket.NewCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711, "mallory")
-	return (&api{agent: a, stopping: f.Context()}).handler(true), user
+	return (&routes{agent: a, stopping: f.Context()}).handler(true), user
 }

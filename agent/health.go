@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 
+	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -17,27 +17,9 @@ import (
 // lateness is how many passes of a loop may be missed before it counts as stuck.
 const lateness = 3
 
-// moment is when something last happened, by the monotonic clock. Any goroutine may set and read
-// it.
-type moment struct{ at atomic.Pointer[time.Time] }
-
-// now says that it happens now.
-func (m *moment) now() {
-	now := time.Now()
-	m.at.Store(&now)
-}
-
-// last is when it happened; the zero time: not yet.
-func (m *moment) last() time.Time {
-	if at := m.at.Load(); at != nil {
-		return *at
-	}
-	return time.Time{}
-}
-
 // alive reports whether the measuring loop works.
 func (a *Agent) alive() error {
-	return checkRecent("the machine was measured", a.measuredAt.last(), a.settings().Tick)
+	return checkRecent("the machine was measured", a.measuredAt.Last(), a.settings().Tick)
 }
 
 // reachable reports whether requests can be answered: the loops work, and a coordinator answers.
@@ -45,29 +27,29 @@ func (a *Agent) reachable() error {
 	if err := a.alive(); err != nil {
 		return err
 	}
-	if refused := a.stranger.Load(); refused != nil {
+	if refused := a.reports.Stranger(); refused != nil {
 		return refused
 	}
 	var interval time.Duration
-	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
-	return checkRecent("a coordinator answered", a.syncedAt.last(), interval)
+	a.state.Locked(func(t *tracker.Tracker) { interval = t.Interval() })
+	return checkRecent("a coordinator answered", a.reports.SyncedAt(), interval)
 }
 
 func checkRecent(what string, at time.Time, every time.Duration) error {
 	if at.IsZero() {
 		return fmt.Errorf("%s: not yet", what)
 	}
-	if ago := time.Since(at); ago > lateness*every+syncTimeout {
+	if ago := time.Since(at); ago > lateness*every+report.Timeout {
 		return fmt.Errorf("%s %s ago: want every %s", what, ago.Round(time.Millisecond), every)
 	}
 	return nil
 }
 
-func (a *Agent) serveHealthz(w http.ResponseWriter, _ *http.Request) { report(w, a.alive()) }
+func (a *Agent) serveHealthz(w http.ResponseWriter, _ *http.Request) { answer(w, a.alive()) }
 
-func (a *Agent) serveReadyz(w http.ResponseWriter, _ *http.Request) { report(w, a.reachable()) }
+func (a *Agent) serveReadyz(w http.ResponseWriter, _ *http.Request) { answer(w, a.reachable()) }
 
-func report(w http.ResponseWriter, err error) {
+func answer(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

@@ -27,7 +27,7 @@ func TestAProgramThatOnlyTheKernelRefusesIsNamed(t *testing.T) {
 		t.Errorf("field %q; want command[0]", got)
 	}
 	s.coordinator.awaitState(a.GetId(), released)
-	until(t, "the keeper has ended", func() bool { return keeperOf(a.GetId()) == 0 })
+	until(t, "the keeper has ended", func() bool { return s.keeperOf(a.GetId()) == 0 })
 }
 
 // What is seen in the file is refused before the engine is confirmed: its reservation stays, for

@@ -15,11 +15,11 @@ import (
 )
 
 // keeperOf is the keeper of an allocation's engine; 0: there is none.
-func keeperOf(id string) int {
+func (s *subject) keeperOf(id string) int {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range paths {
 		line, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(line), "bursar-keeper\x00"+id+"\x00") {
+		if err == nil && string(line) == s.config.Engines.Keeper+"\x00"+id+"\x00" {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			return pid
 		}
@@ -32,7 +32,7 @@ func TestAKeeperThatIsHeldEndsAfterItsEngine(t *testing.T) {
 	s := launcher(t)
 	a := s.mustLaunch("exec sleep 1000", asNobody).GetAllocation()
 	other := s.mustLaunch("exec sleep 1000", asNobody).GetAllocation()
-	keeper, spared := keeperOf(a.GetId()), keeperOf(other.GetId())
+	keeper, spared := s.keeperOf(a.GetId()), s.keeperOf(other.GetId())
 	for _, pid := range []int{keeper, spared} {
 		proc.KillAtEnd(t, pid)
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -43,8 +43,8 @@ func TestAKeeperThatIsHeldEndsAfterItsEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.coordinator.awaitState(a.GetId(), released)
-	until(t, "the keeper has ended", func() bool { return keeperOf(a.GetId()) == 0 })
-	if keeperOf(other.GetId()) != spared {
+	until(t, "the keeper has ended", func() bool { return s.keeperOf(a.GetId()) == 0 })
+	if s.keeperOf(other.GetId()) != spared {
 		t.Error("the keeper of an engine that runs was ended")
 	}
 }
@@ -57,7 +57,7 @@ func failHeldLaunch(t *testing.T, s *subject) (a *bursarv1.Allocation, engine in
 	s.coordinator.do(func() {
 		s.coordinator.refuseConfirm = true
 		s.coordinator.confirming = func(id string) {
-			keeper := keeperOf(id)
+			keeper := s.keeperOf(id)
 			if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
 				t.Error(err)
 			}
@@ -89,7 +89,7 @@ func failHeldLaunch(t *testing.T, s *subject) (a *bursarv1.Allocation, engine in
 func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
 	s := launcher(t)
 	a, engine, mark := failHeldLaunch(t, s)
-	until(t, "keeper and engine have ended", func() bool { return syscall.Kill(engine, 0) != nil && keeperOf(a.GetId()) == 0 })
+	until(t, "keeper and engine have ended", func() bool { return syscall.Kill(engine, 0) != nil && s.keeperOf(a.GetId()) == 0 })
 	if said, err := os.ReadFile(mark); err != nil || len(said) > 0 {
 		t.Errorf("an engine whose Confirm was refused has executed: %q, %v", said, err)
 	}
@@ -101,7 +101,7 @@ func TestAKeeperThatIsHeldEndsAfterTheNextStartOfTheAgent(t *testing.T) {
 	s := launcher(t)
 	a, pid, _ := failHeldLaunch(t, s)
 	s.crash()
-	keeper := keeperOf(a.GetId())
+	keeper := s.keeperOf(a.GetId())
 	if keeper == 0 {
 		t.Fatal("the keeper has ended by itself")
 	}

@@ -86,6 +86,8 @@ func (m *metrics) synced(took time.Duration, err error) {
 	m.syncs.WithLabelValues(outcomeOf(err)).Observe(took.Seconds())
 }
 
+func (m *metrics) stopAsked(err error) { m.stopsAsked.WithLabelValues(outcomeOf(err)).Inc() }
+
 func (m *metrics) measured(took time.Duration, degraded map[string]string, ended int) {
 	m.measures.Observe(took.Seconds())
 	m.ended.Add(float64(ended))
@@ -95,6 +97,17 @@ func (m *metrics) measured(took time.Duration, degraded map[string]string, ended
 	for source := range degraded {
 		m.degraded.WithLabelValues(source).Set(1)
 	}
+}
+
+// countVeto counts and logs a grant that was refused.
+func (a *Agent) countVeto(grant *bursarv1.Allocation, refused tracker.Refusal) {
+	a.metrics.vetoed.Inc()
+	reason := refused.Reason
+	if reason == "" {
+		reason = "the memory is not there"
+	}
+	a.log.Warn("a grant was refused", "allocation_id", grant.GetId(), "reason", reason,
+		"memory_bytes", grant.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused.Headroom)
 }
 
 // interceptor measures the calls of the local API.
@@ -114,35 +127,35 @@ func (m *metrics) interceptor() connect.UnaryInterceptorFunc {
 	}
 }
 
-// gauges reads what is known of the host and its allocations when metrics are gathered. It
-// describes nothing beforehand, because what could not be measured is left out.
+// gauges reads the state of the host and its allocations when metrics are gathered. It describes
+// nothing beforehand, because figures that could not be measured are left out.
 type gauges Agent
 
 // Describe sends nothing.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what is known now.
+// Collect sends the figures of this moment.
 func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	a := (*Agent)(g)
 	put := func(name, help string, value float64) {
 		desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent", name), help, nil, nil)
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.tracker == nil {
-		return // it does not run yet
-	}
-	putTracker(put, a.tracker)
-	putOverUse(metrics, a.tracker)
-	putSample(put, a.tracker.Sample())
-	putDisks(metrics, a.tracker.Sample().GetDisks())
-	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
-	synced := 0.0
-	if at := a.syncedAt.last(); !at.IsZero() {
-		synced = float64(at.UnixNano()) / 1e9
-	}
-	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", synced)
+	a.state.Locked(func(t *tracker.Tracker) {
+		if t == nil {
+			return // it does not run yet
+		}
+		putTracker(put, t)
+		putOverUse(metrics, t)
+		putSample(put, t.Sample())
+		putDisks(metrics, t.Sample().GetDisks())
+		put("epoch", "The highest epoch seen.", float64(t.Epoch()))
+		synced := 0.0
+		if at := a.reports.SyncedAt(); !at.IsZero() {
+			synced = float64(at.UnixNano()) / 1e9
+		}
+		put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", synced)
+	})
 }
 
 type putFunc func(name, help string, value float64)
@@ -215,5 +228,30 @@ func putSample(put putFunc, sample *bursarv1.HostSample) {
 func putKnown[T int32 | int64](put putFunc, name, help string, value *T) {
 	if value != nil {
 		put(name, help, float64(*value))
+	}
+}
+
+// putDisks sends the figures of the work directories, of which there are at most maxWorkDirs.
+func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
+	for _, disk := range disks {
+		isShort := 0.0
+		if disk.GetShort() {
+			isShort = 1
+		}
+		for _, gauge := range []struct {
+			name, help string
+			known      bool
+			value      float64
+		}{
+			{"free_bytes", "Space of a work directory that ordinary users can still write.", disk.GetTotalBytes() > 0, float64(disk.GetFreeBytes())},
+			{"free_inodes", "Inodes of a work directory that are free.", disk.GetTotalInodes() > 0, float64(disk.GetFreeInodes())},
+			{"short", "1 while a work directory has less than is wanted, or does not answer.", true, isShort},
+		} {
+			if !gauge.known {
+				continue // not counted, or not known
+			}
+			desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent_work_dir", gauge.name), gauge.help, []string{"path"}, nil)
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauge.value, disk.GetPath())
+		}
 	}
 }

@@ -214,7 +214,7 @@ func (b *bench) Write(text []byte) (int, error) {
 
 func (b *bench) held() *bursarv1.Allocation {
 	b.Helper()
-	list := b.agent.allocations()
+	list := b.agent.state.Allocations()
 	if len(list) != 1 {
 		b.Fatalf("it holds %v", list)
 	}
@@ -246,14 +246,14 @@ func overuse(t *testing.T, d *fakeCoordinator, f func(b *bench)) {
 			t.Fatal(err)
 		}
 		a := b.agent
-		a.dir, a.bootID = dir, "boot-1"
-		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{
+		a.state.Open(dir, "boot-1", 1)
+		a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{
 			BootID: "boot-1", Engines: []*bursarv1.Allocation{d.engine},
-		})
+		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- a.measureLoop(ctx) }()
-		go func() { ended <- a.syncLoop(ctx) }()
+		go func() { ended <- a.reports.Loop(ctx) }()
 		b.settle(3)
 		f(b)
 		cancel()

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/report"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -35,7 +36,7 @@ func TestOverUseIsReportedAtOnceLoggedOnceAndShown(t *testing.T) {
 				if !sameOverUse(b.overUse, []*bursarv1.OverUse{over}) {
 					t.Errorf("reported: %v", b.overUse)
 				}
-				if late := b.reports[0].Sub(began); late > DefaultTick+2*syncGap {
+				if late := b.reports[0].Sub(began); late > DefaultTick+2*report.Gap {
 					t.Errorf("reported %s after it began: heartbeats are a minute apart", late)
 				}
 				if got := b.held(); !sameOverUse(got.GetOverUse(), b.overUse) || got.GetEntitled().GetMemoryBytes() != 4*gib {
@@ -47,7 +48,7 @@ func TestOverUseIsReportedAtOnceLoggedOnceAndShown(t *testing.T) {
 				b.machine.uses(4 * gib)
 				began = time.Now()
 				b.settle(20)
-				if len(b.overUse) != 0 || len(b.reports) != 2 || b.reports[1].Sub(began) > DefaultTick+2*syncGap {
+				if len(b.overUse) != 0 || len(b.reports) != 2 || b.reports[1].Sub(began) > DefaultTick+2*report.Gap {
 					t.Errorf("reported after it ended: %v, at %v", b.overUse, b.reports)
 				}
 				if got := b.held().GetOverUse(); len(got) != 0 {
@@ -122,7 +123,7 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 		b.do(func() {
 			b.put(func(a *bursarv1.Allocation) { a.Entitled = &bursarv1.Resource{MemoryBytes: new(6 * gib)} })
 		})
-		b.agent.syncDue.noLaterThan(time.Now())
+		b.agent.syncDue.NoLaterThan(time.Now())
 		b.settle(20)
 		if len(b.asked) != 0 || len(b.overUse) != 0 {
 			t.Errorf("%d stops asked for: %v", len(b.asked), b.overUse)
@@ -133,7 +134,7 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 func TestNothingIsStoppedWhileNoCoordinatorAnswers(t *testing.T) {
 	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.do(func() { b.away = true })
-		b.agent.syncDue.noLaterThan(time.Now())
+		b.agent.syncDue.NoLaterThan(time.Now())
 		b.settle(1)
 		b.machine.uses(6 * gib)
 		b.settle(720) // an hour
@@ -194,7 +195,7 @@ func TestStopIsAskedForAgainWhereTheCoordinatorHasForgotten(t *testing.T) {
 			b.order = nil
 			b.put(func(a *bursarv1.Allocation) { a.Stopping = false })
 		})
-		b.agent.syncDue.noLaterThan(time.Now())
+		b.agent.syncDue.NoLaterThan(time.Now())
 		b.settle(8)
 		if len(b.asked) != 2 {
 			t.Errorf("asked for %d times, want again after a grace", len(b.asked))

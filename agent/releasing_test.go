@@ -14,6 +14,7 @@ import (
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // A release frees nothing while a process of the engine lives, whatever its caller says.
@@ -179,7 +180,7 @@ func TestALaunchThatBeginsLateIsThatEngine(t *testing.T) {
 	id := s.allocate(10).GetId()
 	var held int
 	s.coordinator.confirming = func(string) { // it waits to begin
-		children, _ := filepath.Glob("/proc/" + strconv.Itoa(keeperOf(id)) + "/task/*/children")
+		children, _ := filepath.Glob("/proc/" + strconv.Itoa(s.keeperOf(id)) + "/task/*/children")
 		for _, file := range children {
 			text, _ := os.ReadFile(file)
 			for word := range strings.FieldsSeq(string(text)) {
@@ -187,6 +188,11 @@ func TestALaunchThatBeginsLateIsThatEngine(t *testing.T) {
 			}
 		}
 		_ = syscall.Kill(held, syscall.SIGSTOP)
+		proc.KillGroupAtEnd(t, held)
+		until(t, "it is stopped", func() bool {
+			stat, err := os.ReadFile("/proc/" + strconv.Itoa(held) + "/stat")
+			return err != nil || strings.Contains(string(stat), ") T ")
+		})
 	}
 	launch := &bursarv1.LaunchRequest{Id: id, Command: []string{"sleep", "1000"}, WorkingDirectory: "/"}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

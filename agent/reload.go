@@ -40,13 +40,13 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	a.live.Store(&next)
 	a.socket.Peers.Trust(next.TrustedUsers)
 	if changes.Has("trustedUsers") {
-		a.trusted.again()
+		a.trusted.Again()
 	}
 	a.socket.SetLimits(next.Callers.limits())
 	if changes.Has("labels") || changes.Has("protected") {
-		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
+		a.state.Locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
 	}
-	a.measureIn(0) // the coordinator gets the new settings with the next measurement
+	a.measureDue.In(0) // the coordinator gets the new settings with the next measurement
 	return changes, nil
 }
 

@@ -43,11 +43,11 @@ func effects() map[string]struct {
 		},
 		"capacity": {
 			func(c *Config) { c.Capacity = map[string]string{"memory": "2MiB"} },
-			func(a *Agent, _ *watching) any { return a.tracker.Host().Capacity.GetMemoryBytes() }, int64(2 << 20),
+			func(a *Agent, _ *watching) any { return known(a).Host().Capacity.GetMemoryBytes() }, int64(2 << 20),
 		},
 		"safety": {
 			func(c *Config) { c.Safety = "3MiB" },
-			func(a *Agent, _ *watching) any { return a.tracker.Sample().GetMemorySafetyBytes() }, int64(3 << 20),
+			func(a *Agent, _ *watching) any { return known(a).Sample().GetMemorySafetyBytes() }, int64(3 << 20),
 		},
 		"trustedUsers": {
 			func(c *Config) { c.TrustedUsers = []string{"4711"} },
@@ -63,10 +63,7 @@ func effects() map[string]struct {
 		"patience": {
 			func(c *Config) { c.Patience = time.Minute },
 			func(a *Agent, _ *watching) any {
-				ctx, cancel := a.bounded(context.Background(), 0)
-				defer cancel()
-				deadline, _ := ctx.Deadline()
-				return time.Until(deadline)
+				return a.forCallers().Patience
 			}, time.Minute,
 		},
 		"tick": {
@@ -96,17 +93,17 @@ func effects() map[string]struct {
 		},
 		"workDirs": {
 			func(c *Config) { c.WorkDirs = []WorkDir{{Path: "/", MinFree: "100%", MinFreeInodes: "100%"}} },
-			func(a *Agent, _ *watching) any { return a.tracker.Sample().GetRefusal() != "" }, true,
+			func(a *Agent, _ *watching) any { return known(a).Sample().GetRefusal() != "" }, true,
 		},
 		"countables": {
 			func(c *Config) {
 				c.Countables = map[string]CountableConfig{"gpu": {Command: []string{"/bin/echo", "5"}}}
 			},
-			func(a *Agent, _ *watching) any { return len(a.countables.all) }, 1,
+			func(a *Agent, _ *watching) any { amounts, _ := a.countables.Counts(time.Now()); return len(amounts) }, 1,
 		},
 		"healthCommand": {
 			func(c *Config) { c.HealthCommand = HealthCommand{Command: []string{"/bin/false"}} },
-			func(a *Agent, _ *watching) any { return a.health.problem() != "" }, true,
+			func(a *Agent, _ *watching) any { return a.health.Problem() != "" }, true,
 		},
 		"logLevel": { // that of the logger, which is the program's
 			func(c *Config) { c.LogLevel = "debug" },
@@ -184,19 +181,18 @@ func reloading(t *testing.T, h *watching, f func(a *Agent, config Config)) {
 	}
 	defer dir.Close()
 	synctest.Test(t, func(t *testing.T) {
-		h.samples = map[time.Time]bool{}
 		config := Config{HostID: "h1", Address: "h1", Tick: 5 * time.Second}
 		a, err := New(config, Deps{Allocations: &patient{}, Hosts: h, Meter: h})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.ownMeter = true // it does what that one does
-		a.dir = dir
-		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
+		a.state.Open(dir, "boot-1", 1)
+		a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- a.measureLoop(ctx) }()
-		go func() { ended <- a.syncLoop(ctx) }()
+		go func() { ended <- a.reports.Loop(ctx) }()
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
 		f(a, config)

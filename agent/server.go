@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -29,8 +30,8 @@ const (
 // SocketInUseError says that another process serves on the path of the agent's socket.
 type SocketInUseError = socket.InUseError
 
-// api is what the agent's local API serves.
-type api struct {
+// routes makes the handlers of the agent's local API.
+type routes struct {
 	agent    *Agent
 	stopping context.Context //nolint:containedctx // calls that wait for resources end with it
 }
@@ -46,7 +47,7 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 		},
 		Given: a.deps.Socket, Refuse: refuseSetting, View: a.deps.Meter.View, Identify: a.deps.Meter.Identify, Proc: a.deps.Proc,
 		Handler: func(stopping context.Context, local bool) http.Handler {
-			return (&api{agent: a, stopping: stopping}).handler(local)
+			return (&routes{agent: a, stopping: stopping}).handler(local)
 		},
 		Log: a.log,
 	})
@@ -55,7 +56,7 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 func refuseSetting(field, value, want string) error { return &ConfigError{field, value, want} }
 
 // handler serves the API. What shows the inside of the agent is served on the socket only.
-func (s *api) handler(local bool) http.Handler {
+func (s *routes) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	small := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxMessage),
@@ -65,13 +66,13 @@ func (s *api) handler(local bool) http.Handler {
 	)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(convert.Binary{MaxDecoded: maxDecoded}), connect.WithCodec(convert.StrictJSON{MaxDecoded: maxDecoded}), small,
-		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor(), sized()), connect.WithRecover(s.recovered),
+		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor(), callers.Sized()), connect.WithRecover(s.recovered),
 	)
-	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
+	mux.Handle(bursarv1connect.NewAllocationServiceHandler(s.agent.callers.Allocations(s.stopping), options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if local { // over TCP nobody knows whose engine it would be
-		mux.Handle(bursarv1connect.NewEngineServiceHandler(engineService{s.agent}, options))
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(s.agent.callers.EngineService(), options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)
@@ -103,7 +104,7 @@ func trustedOnly(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (s *api) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
+func (s *routes) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
 	s.agent.log.Error("a call has failed in a way that should not be", "procedure", spec.Procedure, "cause", fmt.Sprint(cause))
 	return connect.NewError(connect.CodeInternal, errors.New("the agent failed to handle the call; its log says more"))
 }

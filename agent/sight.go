@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/providers/host"
 )
 
@@ -12,15 +13,13 @@ import (
 // table can be mounted in another way at any time.
 const sightEvery = time.Minute
 
-// sight is what the agent cannot see of the machine's processes. It belongs to the measuring loop.
+// sight says which of the machine's processes the agent cannot see. It belongs to the measuring
+// loop.
 type sight struct {
 	at     time.Time
 	blind  string // why it cannot see all; empty: it can
 	hidden int    // engines that it could not see when it last measured
 }
-
-// blinder is a Meter that knows whether it sees all processes. *host.Meter does.
-type blinder interface{ Blind() string }
 
 // blindNote says in a sentence what it means that the agent does not see all processes; empty: it
 // does.
@@ -85,7 +84,7 @@ func (a *Agent) notes(now time.Time, usages []host.Usage) (notes []string) {
 
 // look finds out every sightEvery whether the agent sees all processes.
 func (a *Agent) look(now time.Time) {
-	meter, knows := a.deps.Meter.(blinder)
+	meter, knows := a.deps.Meter.(engine.Blinder)
 	if !knows || !a.sight.at.IsZero() && now.Sub(a.sight.at) < sightEvery {
 		return
 	}

@@ -14,19 +14,23 @@ func (a *Agent) Serving() <-chan struct{} { return a.serving }
 
 // Status says in one line what matters now; it changes when that does. Empty: the agent does not
 // run yet.
-func (a *Agent) Status() string {
+func (a *Agent) Status() (status string) {
+	a.state.Locked(func(t *tracker.Tracker) {
+		if t != nil {
+			status = a.statusOf(t)
+		}
+	})
+	return status
+}
+
+func (a *Agent) statusOf(t *tracker.Tracker) string {
 	var parts []string
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.tracker == nil {
-		return ""
-	}
-	switch synced := a.syncedAt.last(); {
-	case a.stranger.Load() != nil:
+	switch synced := a.reports.SyncedAt(); {
+	case a.reports.Stranger() != nil:
 		parts = append(parts, "another agent has this hostId: no engines are started")
 	case synced.IsZero():
 		parts = append(parts, "no coordinator has answered yet: requests wait")
-	case a.unsynced.Load():
+	case !a.reports.IsSynced():
 		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.RFC3339)+": requests wait, engines go on")
 	default:
 		parts = append(parts, "a coordinator answers")
@@ -34,13 +38,13 @@ func (a *Agent) Status() string {
 	if seen := a.deps.Pin.Seen(); len(seen) > 0 {
 		parts = append(parts, "coordinators of another cluster were found: "+seen[0].String())
 	}
-	stats := a.tracker.Stats()
+	stats := t.Stats()
 	engines := fmt.Sprintf("engines: %d", stats.Engines)
 	if stats.Orphaned > 0 {
 		engines += fmt.Sprintf(", %d of them without their main process", stats.Orphaned)
 	}
 	parts = append(parts, engines)
-	return strings.Join(append(parts, closedFor(a.tracker)...), "; ")
+	return strings.Join(append(parts, closedFor(t)...), "; ")
 }
 
 // closedFor says why there are no new engines here.

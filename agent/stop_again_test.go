@@ -16,7 +16,7 @@ func TestAnOrderThatWasFollowedInVainIsFollowedAgainAfterAWhile(t *testing.T) {
 		order := &bursarv1.StopOrder{AllocationId: "e", Grace: durationpb.New(0), Reason: "because"}
 		followed := func() int { return b.logged("an engine is stopped") }
 		for range 10 * time.Minute / DefaultTick {
-			b.agent.stop(b.Context(), order)
+			b.agent.engines.Stop(b.Context(), order)
 			b.settle(1)
 		}
 		if got := followed(); got < 12 || got > 20 {
@@ -24,8 +24,8 @@ func TestAnOrderThatWasFollowedInVainIsFollowedAgainAfterAWhile(t *testing.T) {
 		}
 		before := followed()
 		order.Reason = "for another reason"
-		b.agent.stop(b.Context(), order)
-		b.agent.stop(b.Context(), order)
+		b.agent.engines.Stop(b.Context(), order)
+		b.agent.engines.Stop(b.Context(), order)
 		b.settle(1)
 		if got := followed() - before; got != 1 {
 			t.Errorf("another order was followed %d times at once", got)

@@ -76,17 +76,16 @@ func (h *hanging) Close() error                       { return nil }
 func runningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h.samples = map[time.Time]bool{}
 		h.what, h.over = make(chan string, 1), make(chan struct{})
 		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h, Logger: h.log})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.dir = h
-		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
+		a.state.Open(h, "boot-1", 1)
+		a.state.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 3)
-		for _, loop := range []func(context.Context) error{a.measureLoop, a.syncLoop, a.saveLoop} {
+		for _, loop := range []func(context.Context) error{a.measureLoop, a.reports.Loop, func(ctx context.Context) error { return a.state.SaveLoop(ctx, a.loops.save.Do) }} {
 			go func() { ended <- loop(ctx) }()
 		}
 		f(a)
@@ -122,7 +121,7 @@ func TestLoopThatHangsIsNamed(t *testing.T) {
 				var err error
 				for err == nil && time.Since(began) < want.within {
 					time.Sleep(time.Second)
-					a.locked(func(t *tracker.Tracker) { t.NotSaved() })
+					a.state.Locked(func(t *tracker.Tracker) { t.NotSaved() })
 					err = a.Live(time.Now())
 				}
 				if err == nil || !strings.HasPrefix(err.Error(), want.text) {
@@ -171,7 +170,11 @@ func TestStatusSaysWhatMatters(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	if got := (&Agent{}).Status(); got != "" {
+	begun, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: p, Meter: still{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := begun.Status(); got != "" {
 		t.Error(got)
 	}
 }

@@ -239,7 +239,7 @@ func (s *stopper) inside(pid int32) bool {
 
 // ask sends SIGTERM to a process, and SIGCONT, so that a process that is stopped can clean up.
 func (s *stopper) ask(h *target) error {
-	if err := s.signal(h, syscall.SIGTERM); err != nil {
+	if err := s.signal(h, syscall.SIGTERM); err != nil || s.handles[h.ref] != h { // it has ended
 		return err
 	}
 	return s.signal(h, syscall.SIGCONT)

@@ -121,15 +121,15 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 		typed := typeName(f.Type)
 		element := strings.TrimPrefix(strings.TrimPrefix(typed, "[]"), "map[string]")
 		at := path + key
+		suffix := "."
+		switch {
+		case strings.HasPrefix(typed, "[]"):
+			suffix = "[]."
+		case element != typed:
+			suffix = ".NAME."
+		}
 		switch {
 		case structs[element] != nil:
-			suffix := "."
-			switch {
-			case strings.HasPrefix(typed, "[]"):
-				suffix = "[]."
-			case element != typed:
-				suffix = ".NAME."
-			}
 			if err := fields(b, root, structs, element, at+suffix, live || tagOf(f, "reload") == "live"); err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 				return err
 			}
 			_, name, _ := strings.Cut(element, ".")
-			if err := fields(b, root, nested, name, at+".", live || tagOf(f, "reload") == "live"); err != nil {
+			if err := fields(b, root, nested, name, at+suffix, live || tagOf(f, "reload") == "live"); err != nil {
 				return err
 			}
 		default:
@@ -192,7 +192,7 @@ func lowerFirst(name string) string {
 // ours.
 func elsewhere(typed string) string {
 	name, _, _ := strings.Cut(typed, ".")
-	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul"}[name]
+	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul", "machine": "agent/machine"}[name]
 }
 
 // reloaded marks a field that a reload changes.
