@@ -60,7 +60,7 @@ func (c *cli) openAgent(
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
-	c.clients = append(c.clients, upstream, waiting)
+	c.clients, c.asked = append(c.clients, upstream, waiting), waiting
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder,
 		Elsewhere: func() {

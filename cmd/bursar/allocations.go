@@ -81,7 +81,7 @@ much more it used when this was noticed, and what its host does about it.`,
 
 // printSome prints a list that is cut off: there are more.
 func (c *cli) printSome(some *bursarv1.AllocationServiceListResponse, f listFlags) error {
-	if c.output == outputJSON {
+	if c.isJSON() {
 		text, err := jsonText(some)
 		if err != nil {
 			return err

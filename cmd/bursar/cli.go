@@ -6,13 +6,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/tracing"
 )
 
@@ -23,36 +20,15 @@ type streams struct {
 
 // cli is one invocation of the program.
 type cli struct {
-	streams
+	*connections
 
-	// out is streams.out for everything that this program writes itself.
-	out stdout
-
-	// Global flags.
-	addr, agent, output string
-	credentials         credentialFlags
-
+	// in is standard input.
+	in *os.File
 	// begun is set when the command line has been understood. An error before that is a mistake of
 	// the user.
 	begun bool
-	// flags are those of the command that runs; nil before.
-	flags *pflag.FlagSet
-	// clients are those made so far; execute closes them. An error is about the last one.
-	clients []*client.Client
-	// unanswered says that a call is not answered yet, at most once.
-	unanswered sync.Once
-	// byDefault is set if nobody has said where the last one is.
-	byDefault bool
-	// ofAgent is set if the last one is an agent's.
-	ofAgent bool
-	// finders are the functions that end the finders, and finding waits for them, when the command
-	// is done.
-	finders []context.CancelFunc
-	finding sync.WaitGroup
 	// tracing sends the traces of the servers' calls; nil: nowhere.
 	tracing *tracing.Tracing
-	// warnings are what went wrong apart from the calls.
-	warnings warningLog
 }
 
 // Groups of commands in the help text.
@@ -77,20 +53,16 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if err != nil && !c.begun {
 		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
-	for _, cl := range c.clients {
-		cl.Close()
-	}
-	for _, stop := range c.finders {
-		stop()
-	}
-	c.finding.Wait()
+	c.close()
 	c.tracing.Close(ctx)
 	err = c.outcome(err)
 	c.report(err)
 	return exitCode(err)
 }
 
-func newCLI(s streams) *cli { return &cli{streams: s, out: stdout{file: s.out}} }
+func newCLI(s streams) *cli {
+	return &cli{in: s.in, connections: newConnections(newReporter(newPrinter(s.out, s.err)))}
+}
 
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
@@ -115,7 +87,7 @@ Try it on this machine:
 			if err := checkOutput(c.output); err != nil {
 				return err
 			}
-			c.begun, c.out.json, c.flags = true, c.output == outputJSON, cmd.Flags()
+			c.begun, c.out.json, c.flags = true, c.isJSON(), cmd.Flags()
 			return nil
 		},
 	}
@@ -262,9 +234,4 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	}
 	parent.AddCommand(members...)
 	return parent
-}
-
-// printf writes data. If it cannot, the command ends with that error.
-func (c *cli) printf(format string, args ...any) {
-	fmt.Fprintf(&c.out, format, printables(args)...)
 }

@@ -34,7 +34,7 @@ func clusterText(kind, cluster string) string { return kind + ":" + spelling.Nam
 func providerName(p *bursarv1.Provider) string { return clusterText(p.GetKind(), p.GetCluster()) }
 
 // completeProviders offers the shell the clusters that providers read.
-func (c *cli) completeProviders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeProviders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -54,14 +54,14 @@ func (c *cli) completeProviders(cmd *cobra.Command, args []string, _ string) ([]
 }
 
 // completeQueues offers the shell queues, as an argument or for --external.
-func (c *cli) completeQueues(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeQueues(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c.offerQueues(cmd, args, "")
 }
 
-func (c *cli) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

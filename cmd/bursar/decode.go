@@ -110,7 +110,7 @@ func vectorMessage(v *resource.Vector) *bursarv1.Resource {
 }
 
 func (c *cli) printDecoded(s *yarn.Scheduler) error {
-	if c.output == outputJSON {
+	if c.isJSON() {
 		list := struct {
 			Queues []decodedQueue `json:"queues"`
 		}{make([]decodedQueue, len(s.Entries))}

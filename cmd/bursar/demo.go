@@ -26,7 +26,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	}
 	all, some := resource.FormatCPU(free), resource.FormatCPU(max(50, free/2))
 	c.printf("\nthe main job, with real processes:\n\n")
-	d := &demonstration{cli: c, client: cl, ended: make(map[string]bool)}
+	d := &demonstration{calls: c.connections, client: cl, ended: make(map[string]bool)}
 	defer d.running.Wait()
 
 	d.start(ctx, "first", "--cpu", all, "--memory", "64MiB", "--", "sleep", "3")
@@ -54,7 +54,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 
 // demonstration runs commands of bursar, each with its name in front of what it prints.
 type demonstration struct {
-	cli     *cli
+	calls   *connections
 	client  *client.Client
 	running sync.WaitGroup
 
@@ -66,7 +66,7 @@ type demonstration struct {
 func (d *demonstration) start(ctx context.Context, name string, args ...string) {
 	labels := []string{"run", "--label", "user=demo", "--label", "engineType=" + name}
 	d.say("$ bursar " + strings.Join(append(append([]string{}, labels...), quoted(args)...), " "))
-	command := append(append([]string{"--agent", d.cli.agent}, labels...), args...)
+	command := append(append([]string{"--agent", d.calls.agent}, labels...), args...)
 	d.running.Go(func() {
 		code, err := d.execute(ctx, name, command)
 		d.mu.Lock()
@@ -74,9 +74,9 @@ func (d *demonstration) start(ctx context.Context, name string, args ...string) 
 		d.ended[name] = true
 		switch {
 		case err != nil:
-			d.cli.printf("%7s | %v\n", name, err)
+			d.calls.printf("%7s | %v\n", name, err)
 		case ctx.Err() == nil:
-			d.cli.printf("%7s | ended with code %d\n", name, code)
+			d.calls.printf("%7s | ended with code %d\n", name, code)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func (d *demonstration) hasEnded(name string) bool {
 func (d *demonstration) say(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cli.printf("%s\n", line)
+	d.calls.printf("%s\n", line)
 }
 
 // quoted writes arguments so that a shell reads them as they are.

@@ -26,7 +26,7 @@ func (e *aboutError) Unwrap() error { return e.err }
 // each does something to several things, one after the other, and once to one that is named twice.
 // If one fails it says so and goes on with the next. The code is that of the first failure. If
 // nobody answers it does not try the others: it says which those are.
-func (c *cli) each(names []string, do func(name string) error) error {
+func (r *reporter) each(names []string, do func(name string) error) error {
 	if names = withoutRepeats(names); len(names) == 1 {
 		return do(names[0])
 	}
@@ -36,12 +36,12 @@ func (c *cli) each(names []string, do func(name string) error) error {
 		if err == nil {
 			continue
 		}
-		c.report(about(name, err))
+		r.report(about(name, err))
 		if code == exitOK {
 			code = exitCode(err)
 		}
 		if rest := names[i+1:]; len(rest) > 0 && client.Unavailable(err) && !connect.IsWireError(err) {
-			c.report(&exitError{exitCode(err), fmt.Errorf("not tried: %s", strings.Join(rest, ", "))})
+			r.report(&exitError{exitCode(err), fmt.Errorf("not tried: %s", strings.Join(rest, ", "))})
 			break
 		}
 	}
@@ -54,9 +54,9 @@ func (c *cli) each(names []string, do func(name string) error) error {
 // eachID is each for names that are looked up, such as the beginnings of ids. It looks up all of
 // them before it does anything: what is done may make a name mean something else. If one of several
 // means nothing, or several things, it does nothing.
-func (c *cli) eachID(names []string, resolve func(name string) (id string, err error), do func(id string) error) error {
+func (r *reporter) eachID(names []string, resolve func(name string) (id string, err error), do func(id string) error) error {
 	var ids []string
-	err := c.each(names, func(name string) error {
+	err := r.each(names, func(name string) error {
 		id, err := resolve(name)
 		ids = append(ids, id)
 		return err
@@ -67,7 +67,7 @@ func (c *cli) eachID(names []string, resolve func(name string) (id string, err e
 	case err != nil:
 		return err
 	}
-	return c.each(ids, do)
+	return r.each(ids, do)
 }
 
 // withoutRepeats leaves out what is in a list a second time.

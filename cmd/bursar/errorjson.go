@@ -29,9 +29,9 @@ type failure struct {
 }
 
 // describeJSON is describe for programs. Its text comes from describe, so that both say the same.
-func (c *cli) describeJSON(err error) []byte {
+func (r *reporter) describeJSON(err error) []byte {
 	var text bytes.Buffer
-	c.describe(&text, err)
+	r.describe(&text, err)
 	lines := slices.Collect(strings.Lines(text.String()))
 	if len(lines) == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 
 // sayExceeded prints what becomes of an engine that was seen to use more memory than it is entitled
 // to now.
-func (c *cli) sayExceeded(a *bursarv1.Allocation, now time.Time) {
+func (p *printer) sayExceeded(a *bursarv1.Allocation, now time.Time) {
 	if text := exceededText(a, now); text != "" {
-		c.sayf("bursar: %s", text)
+		p.sayf("bursar: %s", text)
 	}
 }
 

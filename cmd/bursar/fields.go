@@ -4,7 +4,7 @@ import "strings"
 
 // typedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
 // --label user for labels[user]. A field for which the command has no flag keeps its name.
-func (c *cli) typedAs(field string) string {
+func (r *reporter) typedAs(field string) string {
 	path := strings.TrimPrefix(field, "request.")
 	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
 		path = path[i+len(": "):]
@@ -17,7 +17,7 @@ func (c *cli) typedAs(field string) string {
 	flag := strings.ReplaceAll(path, "_", "-")
 	switch {
 	case nested && (group == "resource" || group == "entitled" || group == "limit"):
-		if flag = flagOfDimension(last); c.flags != nil && c.flags.Lookup(flag) == nil {
+		if flag = flagOfDimension(last); r.flags != nil && r.flags.Lookup(flag) == nil {
 			flag, parts = "custom", []string{last}
 		}
 	case nested && group == "guaranteed" && last == "custom":
@@ -29,7 +29,7 @@ func (c *cli) typedAs(field string) string {
 			flag = known
 		}
 	}
-	if c.flags == nil || c.flags.Lookup(flag) == nil {
+	if r.flags == nil || r.flags.Lookup(flag) == nil {
 		return field
 	}
 	for _, part := range parts {
@@ -41,9 +41,9 @@ func (c *cli) typedAs(field string) string {
 }
 
 // inTyped names the field that a message begins with as the user has typed it.
-func (c *cli) inTyped(message string) string {
+func (r *reporter) inTyped(message string) string {
 	field, rest, found := strings.Cut(message, ": ")
-	name := c.typedAs(field)
+	name := r.typedAs(field)
 	switch {
 	case !found || name == field:
 		return message

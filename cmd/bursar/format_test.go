@@ -67,8 +67,8 @@ func TestTextOfOthersCannotMoveTheCursor(t *testing.T) {
 		"a server's answer":           connect.NewError(connect.CodeNotFound, errors.New("no such queue: "+hostile)),
 		"a usage":                     usagef("%s: want something else", hostile),
 	} {
-		c := new(cli)
-		text := reported(t, c, err) + strings.Join(strings.Fields(fmt.Sprintf("%s %v", printables([]any{hostile, err})...)), " ")
+		c := newCLI(streams{})
+		text := reported(t, c.reporter, err) + strings.Join(strings.Fields(fmt.Sprintf("%s %v", printables([]any{hostile, err})...)), " ")
 		if got := strings.ReplaceAll(text, "\n", ""); got == "" || printable(got) != got {
 			t.Errorf("%s: printed %q", name, got)
 		}

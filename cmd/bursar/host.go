@@ -132,7 +132,7 @@ code 1 when the time is over.`,
 			c.sayIfExpected(res.GetHost())
 			if *wait > 0 && !isEmpty(res.GetHost()) {
 				full = append(full, id)
-				if c.output == outputJSON {
+				if c.isJSON() {
 					return nil // it is printed when it is empty
 				}
 			}

@@ -28,7 +28,7 @@ const (
 
 // leftovers waits for the processes that the command of bursar run has left behind.
 type leftovers struct {
-	cli    *cli
+	say    *reporter
 	client *client.Client
 	reaper *reaper.Reaper
 	grace  time.Duration
@@ -50,7 +50,7 @@ func (c *cli) newLeftovers(cl *client.Client, grace time.Duration) *leftovers {
 	if err != nil {
 		return nil
 	}
-	l := &leftovers{cli: c, client: cl, reaper: r, grace: grace, signals: make(chan os.Signal, 16)}
+	l := &leftovers{say: c.reporter, client: cl, reaper: r, grace: grace, signals: make(chan os.Signal, 16)}
 	// From the start, so that no signal comes when none of both takes it: the relay ends with the
 	// command.
 	signal.Notify(l.signals, notIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
@@ -172,8 +172,8 @@ func (l *leftovers) tell() {
 		which = "one of its processes still runs"
 	}
 	exit := client.ExitStatus(l.ended.State)
-	l.cli.sayf("bursar: the command has ended (%s), but %s: the allocation %s stays until the last one has ended", exitText(exit), which, id)
-	l.cli.sayf("bursar: Ctrl-C stops the rest, and so does: bursar stop %s", id)
+	l.say.sayf("bursar: the command has ended (%s), but %s: the allocation %s stays until the last one has ended", exitText(exit), which, id)
+	l.say.sayf("bursar: Ctrl-C stops the rest, and so does: bursar stop %s", id)
 	ctx, cancel := context.WithTimeout(context.Background(), leftAfter)
 	defer cancel()
 	// A courtesy: without it, or with an older agent, the allocation does not show it until its
@@ -186,7 +186,7 @@ func (l *leftovers) tell() {
 // stop ends what is left: SIGTERM, after the grace or another signal SIGKILL.
 func (l *leftovers) stop(deaths <-chan reaper.Death, why string) client.Rested {
 	if why != "" {
-		l.cli.sayf("bursar: stopping the rest; Ctrl-C again kills it at once")
+		l.say.sayf("bursar: stopping the rest; Ctrl-C again kills it at once")
 	}
 	reaper.Signal(syscall.SIGTERM)
 	grace := time.NewTimer(l.grace)
@@ -241,9 +241,9 @@ func (l *leftovers) survived() client.Rested {
 	if len(l.refused) > 0 {
 		which = fmt.Sprintf("run as another user, such as process %d", l.refused[0])
 	}
-	l.cli.sayf("bursar: processes of the command %s: the allocation %s stays until they have ended", which, id)
+	l.say.sayf("bursar: processes of the command %s: the allocation %s stays until they have ended", which, id)
 	if err != nil {
-		l.cli.sayf("bursar: %s", l.cli.message(err))
+		l.say.sayf("bursar: %s", l.say.message(err))
 	}
 	return client.Rested{Kept: true}
 }

@@ -71,7 +71,7 @@ the database's address is wrong.`,
 		if err != nil {
 			return err
 		}
-		if c.output == outputJSON {
+		if c.isJSON() {
 			text, err := json.Marshal(report)
 			if err != nil {
 				return fmt.Errorf("marshal: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -29,38 +30,70 @@ func checkOutput(output string) error {
 	return usagef("--output %q: want table, wide or json", output)
 }
 
-func (c *cli) wide() bool { return c.output == outputWide }
+// printer prints what one invocation has to say: data to standard output, all else to standard
+// error. Any number of goroutines may use it.
+type printer struct {
+	// out is standard output for everything that this program writes itself.
+	out stdout
+	// err is standard error.
+	err *os.File
+	// output is the form of the data.
+	output string
+}
+
+func newPrinter(out, err *os.File) *printer { return &printer{out: stdout{file: out}, err: err} }
+
+func (p *printer) isJSON() bool { return p.output == outputJSON }
+
+func (p *printer) wide() bool { return p.output == outputWide }
+
+// printf writes data. If it cannot, the command ends with that error.
+func (p *printer) printf(format string, args ...any) {
+	fmt.Fprintf(&p.out, format, printables(args)...)
+}
+
+// sayf writes a line for the user to standard error.
+func (p *printer) sayf(format string, args ...any) {
+	fmt.Fprintf(harmless{to: p.err}, format+"\n", printables(args)...)
+}
+
+// warn prints warnings.
+func (p *printer) warn(warnings []string) {
+	for _, warning := range warnings {
+		p.sayf("bursar: warning: %s", warning)
+	}
+}
 
 // print writes the message as JSON if the user wants that, and else calls table.
-func (c *cli) print(msg proto.Message, table func()) error {
-	if c.output != outputJSON {
+func (p *printer) print(msg proto.Message, table func()) error {
+	if !p.isJSON() {
 		table()
-		return c.out.lost()
+		return p.out.lost()
 	}
 	text, err := jsonText(msg)
 	if err != nil {
 		return err
 	}
-	return c.printJSON(text)
+	return p.printJSON(text)
 }
 
 // printJSON writes JSON with line breaks and indentation.
-func (c *cli) printJSON(text []byte) error {
+func (p *printer) printJSON(text []byte) error {
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, text, "", "  "); err != nil {
 		return fmt.Errorf("indent: %w", err)
 	}
-	_, err := fmt.Fprintln(&c.out, indented.String())
+	_, err := fmt.Fprintln(&p.out, indented.String())
 	return err //nolint:wrapcheck // names the file
 }
 
 // printLine writes the message as JSON in one line.
-func (c *cli) printLine(msg proto.Message) error {
+func (p *printer) printLine(msg proto.Message) error {
 	text, err := jsonText(msg)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(&c.out, "%s\n", text)
+	_, err = fmt.Fprintf(&p.out, "%s\n", text)
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -118,7 +151,7 @@ func withField(object []byte, name string, value []byte) []byte {
 
 // table prints rows below a header, without borders. A column that is empty in every row is left
 // out.
-func (c *cli) table(header []string, rows [][]string) {
+func (p *printer) table(header []string, rows [][]string) {
 	var used []int // columns
 	for i := range header {
 		if slices.ContainsFunc(rows, func(row []string) bool { return i < len(row) && row[i] != "" }) {
@@ -144,12 +177,12 @@ func (c *cli) table(header []string, rows [][]string) {
 		w.AppendRow(pick(row))
 	}
 	for line := range strings.Lines(w.Render()) {
-		fmt.Fprintln(&c.out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(&p.out, strings.TrimRight(line, " \n"))
 	}
 }
 
 // facts prints names and values, one pair a line. Those without a value are left out.
-func (c *cli) facts(namesAndValues ...string) {
+func (p *printer) facts(namesAndValues ...string) {
 	width := 0
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if pair[1] != "" {
@@ -158,7 +191,7 @@ func (c *cli) facts(namesAndValues ...string) {
 	}
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if pair[1] != "" {
-			fmt.Fprintf(&c.out, "%-*s  %s\n", width, printable(pair[0]), printable(pair[1]))
+			fmt.Fprintf(&p.out, "%-*s  %s\n", width, printable(pair[0]), printable(pair[1]))
 		}
 	}
 }

@@ -152,7 +152,7 @@ func keepToken(urls ...string) error {
 }
 
 // keep runs a place's finder until the invocation ends.
-func (c *cli) keep(ctx context.Context, p place) {
+func (c *connections) keep(ctx context.Context, p place) {
 	if p.run == nil {
 		return
 	}

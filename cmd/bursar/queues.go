@@ -60,7 +60,7 @@ queue by its full path, or by its last name if that is unique.`,
 			return err
 		}
 		var most int32
-		if c.output != outputJSON {
+		if !c.isJSON() {
 			most = mostUnreported
 		}
 		all, err := listQueues(cmd.Context(), cl, at, most)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/quotafile"
-	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -204,13 +202,6 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 	return cmd
 }
 
-// warn prints warnings.
-func (c *cli) warn(warnings []string) {
-	for _, warning := range warnings {
-		c.sayf("bursar: warning: %s", warning)
-	}
-}
-
 // mostSelectors is how many rules a warning names.
 const mostSelectors = 5
 
@@ -231,32 +222,6 @@ func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
 		c.sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
 			dimension, strings.Join(list, "; "), more)
 	}
-}
-
-// maxQuotaFile bounds a file of rules, in bytes. Coordinators have the same bound.
-const maxQuotaFile = 8 << 20
-
-// readFile reads a file, or standard input if the name is "-".
-func (c *cli) readFile(file string) (name string, data []byte, err error) {
-	if file == "-" {
-		name = "stdin"
-		data, err = regularfile.ReadBounded(name, c.in, maxQuotaFile)
-	} else {
-		name = file
-		data, err = regularfile.ReadInput(file, maxQuotaFile)
-	}
-	if err != nil {
-		return "", nil, unusable(fmt.Errorf("read: %w", err))
-	}
-	return name, data, nil
-}
-
-// unusable gives the error of an input that can never be read the exit code for bad data.
-func unusable(err error) error {
-	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
-		return &exitError{exitData, err}
-	}
-	return err
 }
 
 // inFile finds the line of the rule that the coordinator refused.

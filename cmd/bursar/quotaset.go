@@ -197,7 +197,7 @@ func textAt(r *bursarv1.Resource, at resource.Address) string {
 
 // printSetQuota prints a rule, what has changed, and who has more than it allows.
 func (c *cli) printSetQuota(set setQuota, dryRun bool) error {
-	if c.output == outputJSON {
+	if c.isJSON() {
 		return c.printSetQuotaJSON(set)
 	}
 	c.printf("%s\n", quotaLine(set.now))

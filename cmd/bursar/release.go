@@ -59,7 +59,7 @@ several ids. The exit code is that of the first failure.`,
 			}
 			if missing, ok := errors.AsType[*noSuchError](err); ok {
 				c.sayf("%s: nothing is given back", missing)
-				if c.output == outputJSON {
+				if c.isJSON() {
 					return c.printJSON([]byte("null"))
 				}
 				return nil

@@ -11,33 +11,52 @@ import (
 	"syscall"
 
 	"connectrpc.com/connect"
+	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
+// reporter says what went wrong, in the words of the command line and of the last call.
+type reporter struct {
+	*printer
+
+	// flags are those of the command that runs; nil before.
+	flags *pflag.FlagSet
+	// asked is the client of the last call; nil: there was none.
+	asked *client.Client
+	// byDefault is set if nobody has said where the last server is.
+	byDefault bool
+	// ofAgent is set if the last server is an agent.
+	ofAgent bool
+	// warnings are what went wrong apart from the calls.
+	warnings warningLog
+}
+
+func newReporter(p *printer) *reporter { return &reporter{printer: p} }
+
 // report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
 // error: `journalctl -p err` of a unit that does not start says why.
-func (c *cli) report(err error) {
-	if c.output == outputJSON {
-		_, _ = harmless{to: c.err, json: true}.Write(c.describeJSON(err))
+func (r *reporter) report(err error) {
+	if r.isJSON() {
+		_, _ = harmless{to: r.err, json: true}.Write(r.describeJSON(err))
 		return
 	}
 	var text bytes.Buffer
-	c.describe(&text, err)
-	if !toJournal(c.err) {
-		_, _ = harmless{to: c.err}.Write(text.Bytes())
+	r.describe(&text, err)
+	if !toJournal(r.err) {
+		_, _ = harmless{to: r.err}.Write(text.Bytes())
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
 		// Stderr itself has failed: nobody can be told.
-		_, _ = prefixed{harmless{to: c.err}, priorityError}.Write(line)
+		_, _ = prefixed{harmless{to: r.err}, priorityError}.Write(line)
 	}
 }
 
 // describe writes what went wrong, and what can be done about it.
-func (c *cli) describe(out io.Writer, err error) {
+func (r *reporter) describe(out io.Writer, err error) {
 	var exit *exitError
 	if err == nil || errors.As(err, &exit) && exit.err == nil {
 		return
@@ -47,7 +66,7 @@ func (c *cli) describe(out io.Writer, err error) {
 		sayf("bursar: %s", oneLine(err.Error()))
 		return
 	}
-	text := c.message(err)
+	text := r.message(err)
 	sayf("bursar: %s", text)
 	if hint := whereToLook(text); hint != "" {
 		sayf("hint: %s", hint)
@@ -58,14 +77,14 @@ func (c *cli) describe(out io.Writer, err error) {
 			sayf("  %s", line)
 		}
 		if !hasHint {
-			sayf("hint: %s", shortfallHint(insufficient, c.explainCommandLine()))
+			sayf("hint: %s", shortfallHint(insufficient, r.explainCommandLine()))
 		}
 	}
 	if hasHint {
 		sayf("hint: %s", hinted.hint)
 	}
 	for _, v := range client.Violations(err) {
-		sayf("  %s: %s", c.typedAs(fieldPath(v.GetField())), v.GetMessage())
+		sayf("  %s: %s", r.typedAs(fieldPath(v.GetField())), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
@@ -75,7 +94,7 @@ func (c *cli) describe(out io.Writer, err error) {
 		// let it in.
 		sayf("hint: none of those that answer leads; if a leader has just ended, another one leads in some seconds")
 	}
-	if c.byDefault && nothingThere(err) {
+	if r.byDefault && nothingThere(err) {
 		sayf("hint: `systemctl status bursar-agent bursar-coordinator` if these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
@@ -83,9 +102,9 @@ func (c *cli) describe(out io.Writer, err error) {
 
 // explainCommandLine is how to ask the server of the last call what it thinks of a request. Explain
 // asks an agent only if it is told to.
-func (c *cli) explainCommandLine() string {
-	if c.ofAgent && (c.flags == nil || !c.flags.Changed("agent")) {
-		return "bursar explain --agent " + c.server()
+func (r *reporter) explainCommandLine() string {
+	if r.ofAgent && (r.flags == nil || !r.flags.Changed("agent")) {
+		return "bursar explain --agent " + r.server()
 	}
 	return "bursar explain"
 }
@@ -133,14 +152,10 @@ func (e *leaderlessError) Error() string {
 
 func (e *leaderlessError) Unwrap() error { return e.err }
 
-func (c *cli) sayf(format string, args ...any) {
-	fmt.Fprintf(harmless{to: c.err}, format+"\n", printables(args)...)
-}
-
 // message returns an error in one line.
-func (c *cli) message(err error) string {
+func (r *reporter) message(err error) string {
 	if about, ok := errors.AsType[*aboutError](err); ok {
-		return about.name + ": " + c.message(about.err)
+		return about.name + ": " + r.message(about.err)
 	}
 	if text, ok := errors.AsType[*notUTF8Error](err); ok {
 		return text.Error()
@@ -158,20 +173,20 @@ func (c *cli) message(err error) string {
 	insufficient, short := client.Insufficient(err)
 	switch {
 	case short && client.Unavailable(err):
-		return prefix + c.server() + ": too early to say, as not all that it needs is known; try again in some seconds"
+		return prefix + r.server() + ": too early to say, as not all that it needs is known; try again in some seconds"
 	case short:
 		return prefix + refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
-		return prefix + c.nobodyAnswers(call)
-	case client.Unavailable(err) && c.ofAgent:
-		return prefix + "the agent at " + c.server() + ": " + oneLine(c.inTyped(call.Message()))
+		return prefix + r.nobodyAnswers(call)
+	case client.Unavailable(err) && r.ofAgent:
+		return prefix + "the agent at " + r.server() + ": " + oneLine(r.inTyped(call.Message()))
 	case client.Unavailable(err):
-		return prefix + c.server() + ": " + oneLine(c.inTyped(call.Message()))
+		return prefix + r.server() + ": " + oneLine(r.inTyped(call.Message()))
 	case isForeign(err):
-		return prefix + c.server() + " answers, but it is no " + c.kindOfServer() + ", or one that is too old for this command: " + oneLine(call.Message())
+		return prefix + r.server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + oneLine(call.Message())
 	}
 	if field, ok := client.InvalidField(err); ok {
-		name := c.typedAs(field.GetField())
+		name := r.typedAs(field.GetField())
 		if name == field.GetField() {
 			name += ":"
 		}
@@ -180,12 +195,12 @@ func (c *cli) message(err error) string {
 	if len(client.Violations(err)) > 0 {
 		return prefix + "the request is not valid"
 	}
-	return prefix + oneLine(c.inTyped(call.Message()))
+	return prefix + oneLine(r.inTyped(call.Message()))
 }
 
 // kindOfServer is what the last call was for.
-func (c *cli) kindOfServer() string {
-	if c.ofAgent {
+func (r *reporter) kindOfServer() string {
+	if r.ofAgent {
 		return "agent"
 	}
 	return "coordinator"
@@ -210,16 +225,16 @@ func isForeign(err error) bool {
 const inTime = "no answer in time"
 
 // nobodyAnswers says whom the command has called, and why nobody answered.
-func (c *cli) nobodyAnswers(err *connect.Error) string {
-	reason := c.reason(err)
-	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
-	switch ofAgent := filepath.IsAbs(c.server()); {
+func (r *reporter) nobodyAnswers(err *connect.Error) string {
+	reason := r.reason(err)
+	text := fmt.Sprintf("nobody answers at %s: %s", r.server(), reason)
+	switch ofAgent := filepath.IsAbs(r.server()); {
 	case ofAgent && reason == inTime:
-		text = "the agent at " + c.server() + " gives no answer in time: it may have no coordinator that answers"
+		text = "the agent at " + r.server() + " gives no answer in time: it may have no coordinator that answers"
 	case ofAgent && hungUp(err):
-		text = "the agent at " + c.server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
+		text = "the agent at " + r.server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
 	}
-	if other := c.warnings.String(); other != "" {
+	if other := r.warnings.String(); other != "" {
 		text += ": " + oneLine(other)
 	}
 	return text
@@ -232,7 +247,7 @@ func hungUp(err error) bool {
 
 // reason is why there was no answer: the system's word if there is one. If one end does not trust
 // the other, it says what to do.
-func (c *cli) reason(err error) string {
+func (r *reporter) reason(err error) string {
 	if trust, ok := errors.AsType[*credential.TrustError](err); ok {
 		cause := trust.Err
 		if call, ok := errors.AsType[*url.Error](cause); ok {
@@ -250,11 +265,11 @@ func (c *cli) reason(err error) string {
 }
 
 // server names the server of the last call.
-func (c *cli) server() string {
-	if len(c.clients) == 0 {
+func (r *reporter) server() string {
+	if r.asked == nil {
 		return "the server"
 	}
-	return c.clients[len(c.clients)-1].Target()
+	return r.asked.Target()
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

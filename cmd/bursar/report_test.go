@@ -17,7 +17,7 @@ import (
 )
 
 // reported is what the invocation prints for an error.
-func reported(t *testing.T, c *cli, err error) string {
+func reported(t *testing.T, r *reporter, err error) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stderr")
 	file, openErr := os.Create(name)
@@ -25,8 +25,8 @@ func reported(t *testing.T, c *cli, err error) string {
 		t.Fatal(openErr)
 	}
 	defer file.Close()
-	c.err = file
-	c.report(err)
+	r.printer = newPrinter(nil, file)
+	r.report(err)
 	text, readErr := os.ReadFile(name)
 	if readErr != nil {
 		t.Fatal(readErr)
@@ -47,7 +47,7 @@ func TestBeginnersHintIsForThoseWhoHaveSaidNothing(t *testing.T) {
 		"wrong CA":          {true, untrusted, false},
 		"answered, says no": {true, connect.NewError(connect.CodePermissionDenied, errors.New("no")), false},
 	} {
-		if got := strings.Contains(reported(t, &cli{byDefault: c.byDefault}, c.err), "bursar dev"); got != c.hint {
+		if got := strings.Contains(reported(t, &reporter{byDefault: c.byDefault}, c.err), "bursar dev"); got != c.hint {
 			t.Errorf("%s: hint %v, want %v", name, got, c.hint)
 		}
 	}
@@ -71,11 +71,11 @@ func TestElectionIsNotSilence(t *testing.T) {
 		}
 	}
 	err := &leaderlessError{connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)}
-	if got, want := reported(t, &cli{}, err), "bursar: nobody leads at the moment: try again in some seconds\n"; got != want {
+	if got, want := reported(t, &reporter{}, err), "bursar: nobody leads at the moment: try again in some seconds\n"; got != want {
 		t.Errorf("reported %q, want %q", got, want)
 	}
 	told := &leaderlessError{connect.NewWireError(connect.CodeUnavailable, errors.New("the leader does not know this coordinator"))}
-	if got, want := reported(t, &cli{}, told), "the server: the leader does not know this coordinator\nhint: none of those that answer leads"; !strings.Contains(got, want) {
+	if got, want := reported(t, &reporter{}, told), "the server: the leader does not know this coordinator\nhint: none of those that answer leads"; !strings.Contains(got, want) {
 		t.Errorf("reported %q, want %q", got, want)
 	}
 	if got := exitCode(err); got != exitUnavailable {
@@ -135,7 +135,7 @@ hint: --wait`,
 		},
 	} {
 		err := refusedFor(t, connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Shortfalls: c.shortfalls, Reason: "refused"})
-		if got := reported(t, &cli{}, err); !strings.HasPrefix(got, c.want) {
+		if got := reported(t, &reporter{}, err); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
@@ -227,7 +227,7 @@ hint: --wait 30s waits until it is there; `,
 		},
 	} {
 		err := refusedFor(t, connect.CodeResourceExhausted, c.detail)
-		if got := reported(t, &cli{}, err); !strings.HasPrefix(got, c.want) {
+		if got := reported(t, &reporter{}, err); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
@@ -237,7 +237,7 @@ func TestTooEarlyIsToldOnce(t *testing.T) {
 	err := refusedFor(t, connect.CodeUnavailable, &bursarv1.InsufficientResources{
 		Shortfalls: []*bursarv1.Shortfall{queueShortfall("memory", 1, 0, 0, "unknown", "not read yet")},
 	})
-	got := reported(t, &cli{}, err)
+	got := reported(t, &reporter{}, err)
 	if !strings.Contains(got, "too early to say") || !strings.Contains(got, "queue yarn:default:root.a: unknown: not read yet\n") || strings.Contains(got, "insufficient") {
 		t.Error(got)
 	}
@@ -279,7 +279,7 @@ func TestAgentThatIsInTimeForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer called.Close()
-		if got := reported(t, &cli{clients: []*client.Client{called}}, late); got != want {
+		if got := reported(t, &reporter{asked: called}, late); got != want {
 			t.Errorf("%s: %q, want %q", server, got, want)
 		}
 	}
@@ -297,7 +297,7 @@ func TestAgentThatHangsUpIsThere(t *testing.T) {
 		io.ErrUnexpectedEOF:  "bursar: the agent at /run/a.sock closed the connection: it restarts, or has too many: try again (unexpected EOF)\n",
 		syscall.ECONNREFUSED: "bursar: nobody answers at /run/a.sock: connection refused\n",
 	} {
-		if got := reported(t, &cli{clients: []*client.Client{called}}, connect.NewError(connect.CodeUnavailable, failure)); got != want {
+		if got := reported(t, &reporter{asked: called}, connect.NewError(connect.CodeUnavailable, failure)); got != want {
 			t.Errorf("%v: %q, want %q", failure, got, want)
 		}
 	}
@@ -310,7 +310,7 @@ func TestHostThatTakesNothingIsNoLackOfMemory(t *testing.T) {
 	}
 	err := refusedFor(t, connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{refused}, Reason: "vetoed"})
 	const want = "bursar: not enough resources: the host takes no new engines now\n  host h1: takes no new engines: /data: 1GiB of 9GiB free, want 2GiB\n"
-	if got := reported(t, &cli{}, err); !strings.HasPrefix(got, want) {
+	if got := reported(t, &reporter{}, err); !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

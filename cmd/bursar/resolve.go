@@ -147,7 +147,7 @@ func unique(what, text string, ids []string) (string, error) {
 }
 
 // completeAllocations offers the shell ids of live allocations.
-func (c *cli) completeAllocations(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeAllocations(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	cl, err := c.either(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -164,7 +164,7 @@ func (c *cli) completeAllocations(cmd *cobra.Command, args []string, prefix stri
 }
 
 // completeOneAllocation offers ids for the first argument only.
-func (c *cli) completeOneAllocation(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeOneAllocation(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -172,14 +172,14 @@ func (c *cli) completeOneAllocation(cmd *cobra.Command, args []string, prefix st
 }
 
 // completeHosts offers the shell ids of hosts.
-func (c *cli) completeHosts(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeHosts(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c.offerHosts(cmd, args, prefix)
 }
 
-func (c *cli) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -196,7 +196,7 @@ func (c *cli) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra
 }
 
 // completeSelectors offers the shell the selectors of quota rules.
-func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connections) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -216,7 +216,7 @@ func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]
 }
 
 // complete adds the values that the shell can offer for flags, to every command that has them.
-func (c *cli) complete(cmd *cobra.Command) {
+func (c *connections) complete(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
 		"host":     c.offerHosts,
 		"avoid":    c.offerHosts,

@@ -60,7 +60,7 @@ external clusters are known, and which are not.`,
 				return err
 			}
 			clusters := clustersRead(cmd.Context(), cl)
-			if c.output == outputJSON {
+			if c.isJSON() {
 				return c.printStatusJSON(res, clusters, team)
 			}
 			c.printStatus(res, at, clusters.text())

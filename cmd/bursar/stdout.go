@@ -52,8 +52,8 @@ func (s *stdout) lost() error {
 // outcome is the error that a command ends with, from the error or nil that it returned. If its
 // output was lost, outcome adds that. If the reader of a pipe has gone, it does not: nobody wants
 // to know.
-func (c *cli) outcome(err error) error {
-	lost := c.out.lost()
+func (r *reporter) outcome(err error) error {
+	lost := r.out.lost()
 	if lost == nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *cli) outcome(err error) error {
 		return cmp.Or(err, lost)
 	}
 	if !errors.Is(lost, syscall.EPIPE) {
-		c.report(lost)
+		r.report(lost)
 	}
 	return err
 }

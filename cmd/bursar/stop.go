@@ -112,7 +112,7 @@ func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags)
 
 // printEach prints a table, or each by itself as JSON, as the stop that follows would.
 func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
-	if c.output != outputJSON {
+	if !c.isJSON() {
 		return c.print(found, func() { c.printAllocations(found.GetAllocations(), "") })
 	}
 	for _, a := range found.GetAllocations() {
@@ -133,7 +133,7 @@ func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *st
 		}
 		if f.wait > 0 && !f.dryRun && !hasEnded(a) {
 			asked = append(asked, id)
-			if c.output == outputJSON {
+			if c.isJSON() {
 				return nil // its end is printed
 			}
 		}

@@ -122,7 +122,7 @@ func (c *cli) printMeta(where string, meta store.Meta) error {
 	if meta.LastID != 0 {
 		facts.LastID = meta.LastID.String()
 	}
-	if c.output != outputJSON {
+	if !c.isJSON() {
 		c.facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
 			"sequence", strconv.FormatUint(facts.Sequence, 10), "last allocation", facts.LastID,
 			"schema", strconv.FormatInt(facts.Schema, 10))

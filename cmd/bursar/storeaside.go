@@ -198,7 +198,7 @@ func (c *cli) listAside(path string) (err error) {
 		return fmt.Errorf("--into: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if c.output == outputJSON {
+	if c.isJSON() {
 		lines := bufio.NewReader(file)
 		for {
 			line, err := lines.ReadBytes('\n')

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -48,14 +49,45 @@ const (
 // An agent that has this time for a call answers why within it.
 const callTimeout = presentPatience + time.Second
 
+// connections are the servers that one invocation calls, and how it finds them.
+type connections struct {
+	*reporter
+
+	// Global flags.
+	addr, agent string
+	credentials credentialFlags
+
+	// clients are those made so far.
+	clients []*client.Client
+	// unanswered says that a call is not answered yet, at most once.
+	unanswered sync.Once
+	// finders are the functions that end the finders, and finding waits for them, when the command
+	// is done.
+	finders []context.CancelFunc
+	finding sync.WaitGroup
+}
+
+func newConnections(r *reporter) *connections { return &connections{reporter: r} }
+
+// close closes all clients and ends all finders.
+func (c *connections) close() {
+	for _, cl := range c.clients {
+		cl.Close()
+	}
+	for _, stop := range c.finders {
+		stop()
+	}
+	c.finding.Wait()
+}
+
 // coordinator returns a client of the coordinators.
-func (c *cli) coordinator(ctx context.Context) (*client.Client, error) {
+func (c *connections) coordinator(ctx context.Context) (*client.Client, error) {
 	cl, _, err := c.coordinators(ctx)
 	return cl, err
 }
 
 // coordinators returns a client of the coordinators, and where they are.
-func (c *cli) coordinators(ctx context.Context) (*client.Client, place, error) {
+func (c *connections) coordinators(ctx context.Context) (*client.Client, place, error) {
 	own := c.credentials.overEnvironment()
 	log := slog.New(&c.warnings)
 	options, err := own.options(log)
@@ -72,12 +104,12 @@ func (c *cli) coordinators(ctx context.Context) (*client.Client, place, error) {
 		return nil, place{}, err
 	}
 	c.keep(ctx, at)
-	c.clients, c.byDefault, c.ofAgent = append(c.clients, cl), said == "", false
+	c.clients, c.asked, c.byDefault, c.ofAgent = append(c.clients, cl), cl, said == "", false
 	return cl, at, nil
 }
 
 // calling are the options of every client. absent is its patience if nobody is there.
-func (c *cli) calling(absent time.Duration) []client.Option {
+func (c *connections) calling(absent time.Duration) []client.Option {
 	return []client.Option{
 		client.WithRetries(client.RetryPolicy{Patience: absent, Present: presentPatience, Refused: refusedPatience}),
 		client.WithTimeout(callTimeout), client.WithNotice(unansweredUnseen, c.tellUnanswered), client.WithInterceptors(checkEncoding()),
@@ -85,7 +117,7 @@ func (c *cli) calling(absent time.Duration) []client.Option {
 }
 
 // tellUnanswered says once, on stderr, that a call is not answered yet, and why.
-func (c *cli) tellUnanswered(last error) {
+func (c *connections) tellUnanswered(last error) {
 	c.unanswered.Do(func() {
 		if last == nil && c.ofAgent {
 			c.sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.server())
@@ -111,24 +143,24 @@ func needless(cmd *cobra.Command, why string, used ...string) error {
 }
 
 // localAgent returns a client of this machine's agent.
-func (c *cli) localAgent(ctx context.Context) (*client.Client, error) {
+func (c *connections) localAgent(ctx context.Context) (*client.Client, error) {
 	return c.patientAgent(ctx, absentPatience)
 }
 
 // patientAgent is localAgent for a caller who knows that there is an agent, which may be
 // restarting.
-func (c *cli) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
+func (c *connections) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
 	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.byDefault, c.ofAgent = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == "", true
+	c.clients, c.asked, c.byDefault, c.ofAgent = append(c.clients, cl), cl, firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == "", true
 	return cl, nil
 }
 
 // either returns a client of the agent if --agent was given, else of the coordinator. Both serve
 // allocations.
-func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
+func (c *connections) either(cmd *cobra.Command) (*client.Client, error) {
 	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
 		return c.localAgent(cmd.Context())
 	}
@@ -137,7 +169,7 @@ func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
 
 // agentTarget is the target that the user named, or else the first of the usual sockets on which
 // somebody listens: that of this user's `bursar dev`, then the machine's.
-func (c *cli) agentTarget(ctx context.Context) string {
+func (c *connections) agentTarget(ctx context.Context) string {
 	if said := firstSet(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
 		return said
 	}

@@ -108,7 +108,7 @@ func (c *cli) teamJSON(team []member) ([]byte, error) {
 
 // printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
 func (c *cli) printLeaderlessTeam(team []member) error {
-	if len(team) == 0 || c.output != outputJSON {
+	if len(team) == 0 || !c.isJSON() {
 		c.printTeam(team)
 		return nil
 	}
@@ -121,7 +121,7 @@ func (c *cli) printLeaderlessTeam(team []member) error {
 
 // printTeam prints several coordinators, one a line.
 func (c *cli) printTeam(team []member) {
-	if len(team) == 0 || c.output == outputJSON {
+	if len(team) == 0 || c.isJSON() {
 		return
 	}
 	c.printf("\n")

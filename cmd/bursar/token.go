@@ -124,7 +124,7 @@ func writeToken(name, token string) (undo func(), err error) {
 
 // printToken prints a token, for the only time, or the file that it is in.
 func (c *cli) printToken(e access.Entry, token, file string) error {
-	if c.output == outputJSON {
+	if c.isJSON() {
 		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
 		if file != "" {
 			text["tokenFile"] = file
@@ -216,7 +216,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 		}
 		rows = append(rows, []string{e.Actor.Name, string(e.Actor.Role), users, e.Actor.Host, end, fmt.Sprint(len(e.Hashes))})
 	}
-	if c.output == outputJSON {
+	if c.isJSON() {
 		list := make([]map[string]any, 0, len(entries))
 		for i, e := range entries {
 			list = append(list, map[string]any{
@@ -260,7 +260,7 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		if err != nil {
 			return err
 		}
-		if c.output == outputJSON {
+		if c.isJSON() {
 			return json.NewEncoder(&c.out).Encode(map[string]string{"name": args[0]})
 		}
 		c.printf("%s revoked\n", args[0])

@@ -22,7 +22,7 @@ func (c *cli) versionCommand() *cobra.Command {
 
 func (c *cli) printVersion() error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	if c.output != outputJSON {
+	if !c.isJSON() {
 		c.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
 		return nil
 	}

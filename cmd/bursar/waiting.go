@@ -48,7 +48,7 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
-		cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
+		say: c.reporter, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
 		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.err.Fd())),
 	}
 	done := make(chan struct{})
@@ -65,7 +65,7 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 
 // waitLine is what stderr shows of one request that waits.
 type waitLine struct {
-	cli       *cli
+	say       *reporter
 	client    *client.Client
 	requestID string
 	began     time.Time
@@ -126,12 +126,12 @@ func (w *waitLine) follow(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil || w.text == "":
 		case w.live:
-			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(w.text, left), left)
+			fmt.Fprintf(w.say.err, "\r\033[K%s%s", w.fit(w.text, left), left)
 			w.shown = w.text
 		case strings.HasSuffix(w.text, tryingAgain) && strings.HasSuffix(w.shown, tryingAgain):
 			// once for an outage, however its words change
 		case withoutAges(w.text) != withoutAges(w.shown):
-			w.cli.sayf("%s%s", w.text, left)
+			w.say.sayf("%s%s", w.text, left)
 			w.shown = w.text
 		}
 	}
@@ -190,7 +190,7 @@ func (w *waitLine) unread(err error) (text string) {
 			return w.text
 		}
 		w.id, w.ends = "", nil // it may have been granted meanwhile
-		return "bursar: " + w.cli.message(err) + tryingAgain
+		return "bursar: " + w.say.message(err) + tryingAgain
 	}
 	w.id, w.ends = "", nil // it does not wait any more
 	return ""
@@ -237,7 +237,7 @@ func withoutAges(text string) string {
 
 // fit shortens the text so that it fits into one line of the terminal.
 func (w *waitLine) fit(text, rest string) string {
-	width, _, err := term.GetSize(int(w.cli.err.Fd()))
+	width, _, err := term.GetSize(int(w.say.err.Fd()))
 	runes := []rune(text)
 	room := width - len(rest) - 1
 	if err != nil || room < 1 || len(runes) <= room {
@@ -252,7 +252,7 @@ func (w *waitLine) end() {
 		return
 	}
 	if w.live {
-		fmt.Fprint(w.cli.err, "\r\033[K")
+		fmt.Fprint(w.say.err, "\r\033[K")
 	}
-	w.cli.sayf("waited %s", durationText(time.Since(w.began)))
+	w.say.sayf("waited %s", durationText(time.Since(w.began)))
 }

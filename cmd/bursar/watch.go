@@ -47,7 +47,7 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage)).With(client.WithGaps(c.tellGap))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { c.tellOutage(err) })).With(client.WithGaps(func(after, upTo uint64) { c.tellGap(after, upTo) }))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(overUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
@@ -103,7 +103,7 @@ func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overU
 	if msg.GetChange() == nil {
 		return nil
 	}
-	if c.output == outputJSON {
+	if c.isJSON() {
 		return c.printLine(msg)
 	}
 	when, what := changeText(msg, known)

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/bursar/bursar/internal/regularfile"
+)
+
+// maxFile bounds a file of rules or queues, in bytes. Coordinators have the same bound.
+const maxFile = 8 << 20
+
+// readFile reads a file, or standard input if the name is "-".
+func (c *cli) readFile(file string) (name string, data []byte, err error) {
+	if file == "-" {
+		name = "stdin"
+		data, err = regularfile.ReadBounded(name, c.in, maxFile)
+	} else {
+		name = file
+		data, err = regularfile.ReadInput(file, maxFile)
+	}
+	if err != nil {
+		return "", nil, unusable(fmt.Errorf("read: %w", err))
+	}
+	return name, data, nil
+}
+
+// unusable gives the error of an input that can never be read the exit code for bad data.
+func unusable(err error) error {
+	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
+		return &exitError{exitData, err}
+	}
+	return err
+}
