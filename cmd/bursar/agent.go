@@ -27,8 +27,8 @@ type agentStart struct {
 }
 
 // openAgent makes an agent of this machine, with the coordinators that its configuration names.
-func (c *cli) openAgent(
-	ctx context.Context, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
+func openAgent(
+	ctx context.Context, c *cli, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
 ) (*agent.Agent, error) {
 	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
@@ -92,8 +92,8 @@ func withDiscovery(config agent.Config) agent.Config {
 const agentStops = 15 * time.Second
 
 // serveAgent runs an agent until it is told to stop.
-func (c *cli) serveAgent(
-	ctx context.Context, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
+func serveAgent(
+	ctx context.Context, c *cli, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
 ) error {
 	log, err := logs.logger(c.err, config.LogLevel)
 	if err != nil {
@@ -104,10 +104,10 @@ func (c *cli) serveAgent(
 	if start.socket, err = passedSocket(); err != nil {
 		return err
 	}
-	c.trace(ctx, "bursar-agent", log)
+	openTraces(ctx, c, "bursar-agent", log)
 	manager, patient, waits := newNotifier(log), newAttempts(log), make(chan string)
-	server, err := c.openAgent(ctx, config, loaded, start, log)
-	for ; isTransient(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
+	server, err := openAgent(ctx, c, config, loaded, start, log)
+	for ; isTransient(err); server, err = openAgent(ctx, c, config, loaded, start, log) {
 		wait := patient.failed(err)
 		if manager.waits(startsLater(err)); !pause.For(wait, ctx.Done(), nil) {
 			return nil

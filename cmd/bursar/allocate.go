@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) allocateCommand() *cobra.Command {
+func allocateCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocate",
 		Short: "Reserve resources for an engine that you start yourself",
@@ -54,11 +54,11 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
-		allocation, err := c.allocate(cmd.Context(), cl, req)
+		allocation, err := allocate(cmd.Context(), c.reporter, cl, req)
 		if err != nil {
 			return err
 		}
-		if err := c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { c.printGrant(allocation) }); err != nil {
+		if err := c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { printGrant(c.printer, allocation) }); err != nil {
 			return fmt.Errorf("%w; the allocation is there: its id is %s", err, allocation.GetId())
 		}
 		return nil
@@ -68,14 +68,14 @@ it, the reservation expires. Without --host bursar chooses the best host.
 
 // allocate waits if the request does, and shows that. It cancels the request if somebody
 // interrupts it, or if the answer was lost and nobody can ask again.
-func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+func allocate(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
 	minted := req.GetRequestId() == ""
 	if minted {
 		req.RequestId = client.NewRequestID()
 	}
-	stop := c.showWait(ctx, cl, req)
+	stop := showWait(ctx, c, cl, req)
 	res, err := cl.Allocations().Allocate(ctx, req)
 	stop()
 	if err == nil {
@@ -95,21 +95,21 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 }
 
 // printGrant prints the id for scripts, and for people what to do next.
-func (c *cli) printGrant(a *bursarv1.Allocation) {
-	c.printf("%s\n", a.GetId())
+func printGrant(out *printer, a *bursarv1.Allocation) {
+	out.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		c.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
+		out.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
 	engine := "--pid PID"
 	if len(a.GetEntitled().GetExternal()) > 0 {
 		engine += " --application ID"
 	}
-	c.sayf("%s %s on host %s until %s; next: bursar confirm %s %s",
+	out.sayf("%s %s on host %s until %s; next: bursar confirm %s %s",
 		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId(), engine)
 }
 
-func (c *cli) cancelCommand() *cobra.Command {
+func cancelCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
@@ -125,7 +125,7 @@ id or of several. The exit code is that of the first failure.`,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onEachAllocation(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return onEachAllocation(c, cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{Id: id, Reason: *reason})
 			return res.GetAllocation(), err
 		})
@@ -133,7 +133,7 @@ id or of several. The exit code is that of the first failure.`,
 	return cmd
 }
 
-func (c *cli) renewCommand() *cobra.Command {
+func renewCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
@@ -153,7 +153,7 @@ id or of several. The exit code is that of the first failure.`,
 		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
 			return err
 		}
-		return c.onEachAllocation(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return onEachAllocation(c, cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			req := &bursarv1.RenewRequest{Id: id}
 			if *ttl != 0 {
 				req.Ttl = durationpb.New(*ttl)
@@ -166,40 +166,40 @@ id or of several. The exit code is that of the first failure.`,
 }
 
 // onAllocation changes the allocation that a text names, and prints the result.
-func (c *cli) onAllocation(
-	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+func onAllocation(
+	c *connections, cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	cl, err := c.either(cmd)
 	if err != nil {
 		return err
 	}
-	return c.onAllocationAt(cmd.Context(), cl, text, do)
+	return onAllocationAt(cmd.Context(), c.printer, cl, text, do)
 }
 
 // onEachAllocation changes each of the allocations that texts name, and prints each.
-func (c *cli) onEachAllocation(
-	cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+func onEachAllocation(
+	c *connections, cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	cl, err := c.either(cmd)
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return c.onAllocationID(ctx, cl, id, do) })
+	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.printer, cl, id, do) })
 }
 
-func (c *cli) onAllocationAt(
-	ctx context.Context, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+func onAllocationAt(
+	ctx context.Context, out *printer, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	id, err := allocationID(ctx, cl, text)
 	if err != nil {
 		return err
 	}
-	return c.onAllocationID(ctx, cl, id, do)
+	return onAllocationID(ctx, out, cl, id, do)
 }
 
-func (c *cli) onAllocationID(
-	ctx context.Context, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+func onAllocationID(
+	ctx context.Context, out *printer, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	allocation, err := do(ctx, cl, id)
 	if err != nil {
@@ -208,10 +208,10 @@ func (c *cli) onAllocationID(
 	if allocation == nil {
 		return &noSuchError{"allocation", id}
 	}
-	return c.printAllocationLine(allocation)
+	return printAllocationLine(out, allocation)
 }
 
 // printAllocationLine prints an allocation in one line, or all of it as JSON.
-func (c *cli) printAllocationLine(a *bursarv1.Allocation) error {
-	return c.print(a, func() { c.printf("%s %s\n", a.GetId(), allocationLine(a)) })
+func printAllocationLine(out *printer, a *bursarv1.Allocation) error {
+	return out.print(a, func() { out.printf("%s %s\n", a.GetId(), allocationLine(a)) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func (c *cli) allocationsCommand() *cobra.Command {
+func allocationsCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocations [ID]",
 		Short: "Who holds or waits for what, next to what is used",
@@ -65,36 +65,36 @@ much more it used when this was noticed, and what its host does about it.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res.GetAllocation(), func() { c.printAllocation(res.GetAllocation()) })
+			return c.print(res.GetAllocation(), func() { printAllocation(c.printer, res.GetAllocation()) })
 		}
 		all, more, err := f.list(cmd.Context(), cl)
 		if err != nil {
 			return err
 		}
 		if more {
-			return c.printSome(all, f)
+			return printSome(c.printer, all, f)
 		}
-		return c.print(all, func() { c.printAllocations(all.GetAllocations(), f.text()) })
+		return c.print(all, func() { printAllocations(c.printer, all.GetAllocations(), f.text()) })
 	}
 	return cmd
 }
 
 // printSome prints a list that is cut off: there are more.
-func (c *cli) printSome(some *bursarv1.AllocationServiceListResponse, f listFlags) error {
-	if c.isJSON() {
+func printSome(out *printer, some *bursarv1.AllocationServiceListResponse, f listFlags) error {
+	if out.isJSON() {
 		text, err := jsonText(some)
 		if err != nil {
 			return err
 		}
-		return c.printJSON(withField(text, "more", []byte("true")))
+		return out.printJSON(withField(text, "more", []byte("true")))
 	}
-	c.printAllocations(some.GetAllocations(), f.text())
+	printAllocations(out, some.GetAllocations(), f.text())
 	which := "first"
 	if f.ended || f.timed() != "" {
 		which = "latest"
 	}
-	c.sayf("the %s %d; --limit N shows more", which, len(some.GetAllocations()))
-	return c.out.lost()
+	out.sayf("the %s %d; --limit N shows more", which, len(some.GetAllocations()))
+	return out.lost()
 }
 
 // listFlags select allocations.
@@ -189,17 +189,17 @@ func stateNames() []string {
 }
 
 // printAllocations prints those that a filter has left.
-func (c *cli) printAllocations(allocations []*bursarv1.Allocation, filter string) {
+func printAllocations(out *printer, allocations []*bursarv1.Allocation, filter string) {
 	switch {
 	case len(allocations) == 0 && filter != "":
-		c.sayf("no allocation matches %s", filter)
+		out.sayf("no allocation matches %s", filter)
 		return
 	case len(allocations) == 0:
-		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
+		out.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
 	header := []string{"ID", "STATE", "HOST", "MEMORY", "MEMORY USED", "CORES", "CORES USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
-	if c.wide() {
+	if out.wide() {
 		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
 	}
 	header = append(header, "NOTE")
@@ -213,15 +213,15 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation, filter string
 			optional(resource.CPU, entitled.CpuMillis), optional(resource.CPU, measured.CpuMillis),
 			overUseText(a, now), otherText(entitled), since(a.GetCreateTime(), now), pid(a), labelsText(a.GetLabels()),
 		}
-		if c.wide() {
+		if out.wide() {
 			row = append(row, a.GetCaller(), count(int64(a.GetPriority())), ends(a, now), a.GetAddress(), a.GetRequestId())
 		}
 		rows = append(rows, append(row, allocationNote(a)))
 	}
-	c.table(header, rows)
+	out.table(header, rows)
 }
 
-func (c *cli) printAllocation(a *bursarv1.Allocation) {
+func printAllocation(out *printer, a *bursarv1.Allocation) {
 	now := time.Now()
 	facts := []string{
 		"id", a.GetId(),
@@ -263,7 +263,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		facts = append(facts, name, line)
 		name = ""
 	}
-	c.facts(facts...)
+	out.facts(facts...)
 }
 
 // claimText has the words of an agent about an engine that no seal vouches for.

@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) amendCommand() *cobra.Command {
+func amendCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "amend ID",
 		Short: "Change a request that waits, in its place",
@@ -46,7 +46,7 @@ by "bursar resize".`,
 				return err
 			}
 		}
-		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return onAllocation(c, cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			req := &bursarv1.AmendRequest{Id: id}
 			if size.isSet() {
 				req.Resource = size.message()

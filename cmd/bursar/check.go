@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/providers/providerfile"
 )
 
-func (c *cli) queuesCheckCommand() *cobra.Command {
+func queuesCheckCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [KIND:CLUSTER | -f FILE]",
 		Short: "Can the clusters be read, and by which server?",
@@ -45,7 +45,7 @@ is one answer for each cluster.`,
 			if len(args) > 0 {
 				return usagef("%s and -f: want one of them", args[0])
 			}
-			return c.checkFile(ctx, *file)
+			return checkFile(ctx, c, *file)
 		}
 		cl, err := c.coordinator(ctx)
 		if err != nil {
@@ -56,16 +56,16 @@ is one answer for each cluster.`,
 			if err != nil {
 				return err
 			}
-			return c.checkByCoordinator(ctx, cl, selection{list: []*bursarv1.Provider{{Kind: kind, Cluster: cluster}}})
+			return checkByCoordinator(ctx, c.reporter, cl, selection{list: []*bursarv1.Provider{{Kind: kind, Cluster: cluster}}})
 		}
 		configured, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 		if err != nil {
 			return err
 		}
 		if len(configured.GetProviders()) == 0 {
-			c.printProviders(nil)
+			printProviders(c.printer, nil)
 		}
-		return c.checkByCoordinator(ctx, cl, selection{configured.GetProviders(), true})
+		return checkByCoordinator(ctx, c.reporter, cl, selection{configured.GetProviders(), true})
 	}
 	return cmd
 }
@@ -82,9 +82,9 @@ const checkTimeout = time.Minute
 
 // checkByCoordinator makes the coordinator check clusters, one after another. It ends with the
 // code of the first that failed.
-func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selection) error {
+func checkByCoordinator(ctx context.Context, c *reporter, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
-	return c.checkAll(ctx, s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	return checkAll(ctx, c, s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
 		if p.GetSource() == "" { // not one that was listed
 			asked.Settings = p.GetSettings()
@@ -94,7 +94,7 @@ func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selec
 }
 
 // checkFile checks the providers of a file from this machine.
-func (c *cli) checkFile(ctx context.Context, file string) error {
+func checkFile(ctx context.Context, c *cli, file string) error {
 	name, data, err := c.readFile(file)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	// What a provider has started is ended with us: it is in no group that the terminal signals.
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
-	err = c.checkAll(ctx, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	err = checkAll(ctx, c.reporter, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		return checkHere(ctx, kinds, p)
 	})
 	if code, interrupted := interrupts.code(); interrupted {
@@ -121,7 +121,7 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 
 // checkAll checks one cluster after another and prints each result. If one fails, it goes on with
 // the next. It ends with ctx.
-func (c *cli) checkAll(ctx context.Context, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+func checkAll(ctx context.Context, c *reporter, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
 	code := exitOK
 	for i, p := range s.list {
 		res, err := check(p)
@@ -133,7 +133,7 @@ func (c *cli) checkAll(ctx context.Context, s selection, check func(*bursarv1.Pr
 				if i > 0 {
 					c.printf("\n")
 				}
-				c.printCheck(res, s)
+				printCheck(c.printer, res, s)
 			})
 			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
 				err = &exitError{code: exitUnavailable}
@@ -156,9 +156,9 @@ func (c *cli) checkAll(ctx context.Context, s selection, check func(*bursarv1.Pr
 }
 
 // printCheck prints the result of a check: a line for each server, what was read, and what is odd.
-func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
+func printCheck(out *printer, res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
-	c.printf("%s\n", providerName(p))
+	out.printf("%s\n", providerName(p))
 	var rows [][]string
 	for _, s := range res.GetServers() {
 		// The address stands in front of it already.
@@ -166,7 +166,7 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), wrong})
 	}
 	if len(rows) > 0 {
-		c.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
+		out.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
 	}
 	h := p.GetHealth()
 	facts := []string{"  queues", "", "  default", among.defaultNote(p), "  cannot be read", ""}
@@ -178,9 +178,9 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 	for _, warning := range checkWarnings(res) {
 		facts = append(facts, "  warning", warning)
 	}
-	c.facts(facts...)
+	out.facts(facts...)
 	if p.GetKind() == exec.Kind().Name() && h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
-		c.printFigures(res.GetQueues())
+		printFigures(out, res.GetQueues())
 	}
 }
 
@@ -188,7 +188,7 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 const mostFigures = 50
 
 // printFigures shows what the figures of a command became.
-func (c *cli) printFigures(queues []*bursarv1.Queue) {
+func printFigures(out *printer, queues []*bursarv1.Queue) {
 	rows := make([][]string, 0, len(queues))
 	for _, q := range queues[:min(len(queues), mostFigures)] {
 		path := q.GetPath()
@@ -198,9 +198,9 @@ func (c *cli) printFigures(queues []*bursarv1.Queue) {
 		limit := resourceText(q.GetAccount().GetLimit())
 		rows = append(rows, []string{"  " + path, firstSet(limit, "none"), firstSet(resourceText(q.GetUsed()), "none"), q.GetState()})
 	}
-	c.table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
+	out.table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
 	if more := len(queues) - mostFigures; more > 0 {
-		c.printf("  %d more\n", more)
+		out.printf("  %d more\n", more)
 	}
 }
 

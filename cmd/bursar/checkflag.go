@@ -8,17 +8,17 @@ func addCheckFlag(cmd *cobra.Command) *bool {
 
 // reportCheck prints that a configuration is fine, or returns its fault as an error of the
 // configuration.
-func (c *cli) reportCheck(loaded *configuration, err error) error {
+func reportCheck(out *printer, loaded *configuration, err error) error {
 	if err != nil {
 		return configError(err)
 	}
 	for _, variable := range loaded.unknown {
-		c.sayf("%s: sets nothing: want %s", variable, loaded.suggestion(variable))
+		out.sayf("%s: sets nothing: want %s", variable, loaded.suggestion(variable))
 	}
 	name := "the standard configuration"
 	if loaded.doc != nil {
 		name = loaded.file
 	}
-	c.printf("%s: fine\n", name)
+	out.printf("%s: fine\n", name)
 	return nil
 }

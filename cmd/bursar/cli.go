@@ -95,11 +95,11 @@ Try it on this machine:
 	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asksVersion {
-			return c.printVersion()
+			return printVersion(c.printer)
 		}
 		return cmd.Help()
 	}
-	root.SetOut(&c.out)
+	root.SetOut(c)
 	root.SetErr(harmless{to: c.err})
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
@@ -116,22 +116,22 @@ Try it on this machine:
 
 	for group, commands := range map[string][]*cobra.Command{
 		groupUse: {
-			c.runCommand(), c.allocateCommand(), c.confirmCommand(), c.releaseCommand(), c.cancelCommand(), c.amendCommand(), c.renewCommand(),
-			c.resizeCommand(), c.stopCommand(), c.explainCommand(),
+			runCommand(c), allocateCommand(c.connections), confirmCommand(c.connections), releaseCommand(c.connections), cancelCommand(c.connections), amendCommand(c.connections), renewCommand(c.connections),
+			resizeCommand(c.connections), stopCommand(c.connections), explainCommand(c.connections),
 		},
 		groupLook: {
-			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.queuesCommand(), c.providersCommand(), c.watchCommand(),
-			c.auditCommand(),
+			statusCommand(c.connections), hostsCommand(c.connections), allocationsCommand(c.connections), quotasCommand(c.connections), queuesCommand(c), providersCommand(c.connections), watchCommand(c.connections),
+			auditCommand(c.connections),
 		},
-		groupOperate: {c.quotaCommand(), c.providerCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand(), c.linkisCommand()},
-		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
+		groupOperate: {quotaCommand(c), providerCommand(c.connections), hostCommand(c.connections), tokenCommand(c.printer), storeCommand(c.printer), linkisCommand(c)},
+		groupServe:   {devCommand(c), coordinatorCommand(c), agentCommand(c)},
 	} {
 		for _, command := range commands {
 			command.GroupID = group
 			root.AddCommand(command)
 		}
 	}
-	root.AddCommand(c.versionCommand())
+	root.AddCommand(versionCommand(c.printer))
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
 	c.complete(root)

@@ -29,7 +29,7 @@ type confirmFlags struct {
 // wantedPID is what --pid wants.
 const wantedPID = "the number of a process, 1 or more"
 
-func (c *cli) confirmCommand() *cobra.Command {
+func confirmCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [ID]",
 		Short: "Say that the engine of a reservation runs",
@@ -90,11 +90,11 @@ out.`,
 		case text == "":
 			return usagef("no id: want one, but for a command that \"bursar run\" runs")
 		}
-		cl, err := c.confirmServer(cmd, within || f.pid != 0)
+		cl, err := confirmServer(c, cmd, within || f.pid != 0)
 		if err != nil {
 			return err
 		}
-		return confirmEnd(c.onAllocationAt(cmd.Context(), cl, text,
+		return confirmEnd(onAllocationAt(cmd.Context(), c.printer, cl, text,
 			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				req.Id = id
 				if f.addsToOne() {
@@ -201,7 +201,7 @@ func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*
 
 // confirmServer is the agent if a process of this machine is confirmed, unless the user named the
 // coordinator.
-func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
+func confirmServer(c *connections, cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
 		return c.patientAgent(cmd.Context(), presentPatience)
 	}

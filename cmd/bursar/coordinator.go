@@ -86,8 +86,8 @@ func keepProcessorFree() {
 }
 
 // serveCoordinator runs a coordinator until it is told to stop.
-func (c *cli) serveCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
+func serveCoordinator(
+	ctx context.Context, c *cli, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
 ) error {
 	log, err := logs.logger(c.err, config.LogLevel)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *cli) serveCoordinator(
 	}
 	ctx, interrupts, hangups := catchStops(ctx)
 	defer interrupts.stop()
-	c.trace(ctx, "bursar-coordinator", log)
+	openTraces(ctx, c, "bursar-coordinator", log)
 	start := newCoordinatorStart(config, loaded, c.tracing, log)
 	err = newNotifier(log).supervise(ctx, served{
 		run: start.run, ready: start.ready, waits: start.waits, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func (c *cli) queuesDecodeCommand() *cobra.Command {
+func queuesDecodeCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode -f FILE",
 		Short: "Show how bursar reads a saved answer of a scheduler",
@@ -41,7 +41,7 @@ and state. A figure that the answer does not have is left out.`,
 		if *file == "" {
 			return usagef("no file: want -f FILE, or -f - for standard input")
 		}
-		name, in, err := c.open(*file)
+		name, in, err := openInput(c, *file)
 		if err != nil {
 			return err
 		}
@@ -56,13 +56,13 @@ and state. A figure that the answer does not have is left out.`,
 		if doubts := scheduler.Doubts(); doubts != "" {
 			c.sayf("%s: %s", name, doubts)
 		}
-		return c.printDecoded(scheduler)
+		return printDecoded(c.printer, scheduler)
 	}
 	return cmd
 }
 
 // open opens a file, or standard input if the name is "-".
-func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
+func openInput(c *cli, file string) (name string, in io.ReadCloser, err error) {
 	if file == "-" {
 		return "stdin", io.NopCloser(c.in), nil
 	}
@@ -109,8 +109,8 @@ func vectorMessage(v *resource.Vector) *bursarv1.Resource {
 	return convert.VectorToProto(*v)
 }
 
-func (c *cli) printDecoded(s *yarn.Scheduler) error {
-	if c.isJSON() {
+func printDecoded(out *printer, s *yarn.Scheduler) error {
+	if out.isJSON() {
 		list := struct {
 			Queues []decodedQueue `json:"queues"`
 		}{make([]decodedQueue, len(s.Entries))}
@@ -125,10 +125,10 @@ func (c *cli) printDecoded(s *yarn.Scheduler) error {
 		if err != nil {
 			return fmt.Errorf("marshal: %w", err)
 		}
-		_, err = fmt.Fprintf(&c.out, "%s\n", text)
+		_, err = fmt.Fprintf(out, "%s\n", text)
 		return err //nolint:wrapcheck // names the file
 	}
-	c.printf("%s scheduler, %s\n", s.Kind, counted(len(s.Entries), "entry", "entries"))
+	out.printf("%s scheduler, %s\n", s.Kind, counted(len(s.Entries), "entry", "entries"))
 	var rows [][]string
 	for _, e := range s.Entries {
 		q := &bursarv1.Queue{Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications}
@@ -136,11 +136,11 @@ func (c *cli) printDecoded(s *yarn.Scheduler) error {
 			spelling.Name(e.Path, ",@"), spelling.Name(e.Partition, ",@"), e.State, limitText(vectorMessage(e.Limit)), quantitiesText(vectorMessage(e.Used)), quantitiesText(vectorMessage(e.Guaranteed)),
 			percentText(e.AbsoluteCapacity), percentText(e.AbsoluteMaxCapacity), applicationsText(q),
 		}
-		if c.wide() {
+		if out.wide() {
 			row = append(row, quantitiesText(vectorMessage(e.Reserved)), e.DefaultPartition)
 		}
 		rows = append(rows, row)
 	}
-	c.table([]string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "GUARANTEED", "CAPACITY", "MAX CAPACITY", "APPS", "RESERVED", "DEFAULT PARTITION"}, rows)
+	out.table([]string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "GUARANTEED", "CAPACITY", "MAX CAPACITY", "APPS", "RESERVED", "DEFAULT PARTITION"}, rows)
 	return nil
 }

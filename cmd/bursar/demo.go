@@ -18,7 +18,7 @@ import (
 
 // demo shows the main job with real processes: an engine that takes all of the cpu that is left,
 // one that waits until it ends, and one that does not want to wait.
-func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) error {
+func showDemo(ctx context.Context, c *connections, cl *client.Client, host *bursarv1.Host) error {
 	free := host.GetAccount().GetAvailable().GetCpuMillis()
 	if free < 100 {
 		c.printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
@@ -26,7 +26,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	}
 	all, some := resource.FormatCPU(free), resource.FormatCPU(max(50, free/2))
 	c.printf("\nthe main job, with real processes:\n\n")
-	d := &demonstration{calls: c.connections, client: cl, ended: make(map[string]bool)}
+	d := &demonstration{calls: c, client: cl, ended: make(map[string]bool)}
 	defer d.running.Wait()
 
 	d.start(ctx, "first", "--cpu", all, "--memory", "64MiB", "--", "sleep", "3")
@@ -47,7 +47,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	if err != nil {
 		return err
 	}
-	c.printAllocations(now.GetAllocations(), list.text())
+	printAllocations(c.printer, now.GetAllocations(), list.text())
 	c.printf("\n")
 	return nil
 }

@@ -105,23 +105,23 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 
 // runDetached makes the agent start a command when there is room for it. If the start fails, it
 // gives back what was granted.
-func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
+func runDetached(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
 	wanted, err := f.launch("", args)
 	if err != nil {
 		return err
 	}
 	req.Limit = f.limit
-	allocation, err := c.allocate(ctx, cl, req)
+	allocation, err := allocate(ctx, c, cl, req)
 	if err != nil {
 		return err
 	}
-	c.sayNormalized(allocation)
+	sayNormalized(c.printer, allocation)
 	wanted.Id = allocation.GetId()
 	launching, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
 	launched, err := cl.Engines().Launch(launching, wanted)
 	if err != nil {
-		c.giveBack(ctx, cl, allocation.GetId(), err)
+		giveBack(ctx, c, cl, allocation.GetId(), err)
 		return launchEnd(err)
 	}
 	if f.limit && !launched.GetAllocation().GetProcess().GetLimit() {
@@ -153,7 +153,7 @@ func launchEnd(err error) error {
 // giveBack releases what was granted for a command that was not started. If nobody hears that, the
 // grant expires by itself. If the command may have been started after all, giveBack stops it: what
 // runs must not be released.
-func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string, launch error) {
+func giveBack(ctx context.Context, c *reporter, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
 	defer cancel()
 	if client.Undecided(launch) {

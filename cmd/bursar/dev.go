@@ -36,7 +36,7 @@ type devFlags struct {
 	demo                    bool
 }
 
-func (c *cli) devCommand() *cobra.Command {
+func devCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process, to try it on this machine",
@@ -87,7 +87,7 @@ stateDir and logLevel.`,
 		}
 		ctx, interrupts := catchEnds(cmd.Context())
 		defer interrupts.stop()
-		return serverError(c.dev(ctx, f, log))
+		return serverError(serveBoth(ctx, c, f, log))
 	}
 	return cmd
 }
@@ -107,7 +107,7 @@ func devDataDir() string {
 }
 
 // dev runs both servers until ctx ends. The agent ends first, so that it can send its last report.
-func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
+func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error {
 	began := time.Now()
 	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
 		path, err := filepath.Abs(firstSet(*dir, fallback))
@@ -125,7 +125,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	if err := makeDataDir(f.dataDir, f.dataDir == devDataDir()); err != nil {
 		return err
 	}
-	c.trace(ctx, "bursar-dev", log)
+	openTraces(ctx, c, "bursar-dev", log)
 	server, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
@@ -142,13 +142,13 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	group.Go(func() error { return server.Run(serving) })
 	group.Go(func() error {
 		defer stopServing()
-		return c.devAgent(ctx, f, server, log, began)
+		return devAgent(ctx, c, f, server, log, began)
 	})
 	return group.Wait()
 }
 
 // devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
-func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Server, log *slog.Logger, began time.Time) error {
+func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Server, log *slog.Logger, began time.Time) error {
 	select {
 	case <-server.Ready():
 	case <-ctx.Done():
@@ -160,9 +160,9 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 		return err
 	}
 	if config.Engines.Keeper == "" {
-		config.Engines.Keeper = c.devKeeper()
+		config.Engines.Keeper = devKeeper(c.printer)
 	}
-	host, err := c.openAgent(ctx, config, loaded, agentStart{}, log)
+	host, err := openAgent(ctx, c, config, loaded, agentStart{}, log)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Serv
 		case <-ctx.Done():
 			return nil
 		}
-		return c.devUp(ctx, f, target, host.HostID(), time.Since(began))
+		return devUp(ctx, c.connections, f, target, host.HostID(), time.Since(began))
 	})
 	return group.Wait()
 }
@@ -189,7 +189,7 @@ const keeperName = "bursar-keeper"
 
 // devKeeper is the path of the keeper: next to this program, on the search path, or where packages
 // put it. If it is nowhere, dev says so and goes on, because most commands do without it.
-func (c *cli) devKeeper() string {
+func devKeeper(out *printer) string {
 	own, err := os.Executable()
 	if err != nil {
 		own = "/usr/bin/bursar"
@@ -201,13 +201,13 @@ func (c *cli) devKeeper() string {
 			return path
 		}
 	}
-	c.sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
+	out.sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
 		"want it next to this one, as `make build` puts it, or `go build -o %s ./cmd/bursar-keeper`", keeperName, spelling.Shell(sibling))
 	return sibling
 }
 
 // devUp prints what runs and what to type next.
-func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took time.Duration) error {
+func devUp(ctx context.Context, c *connections, f devFlags, target, hostID string, took time.Duration) error {
 	c.addr, c.agent = target, f.socket
 	cl, err := c.coordinator(ctx)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 			amountText(resource.Memory, limit.GetMemoryBytes()), amountText(resource.CPU, limit.GetCpuMillis()), headroom(res.GetHost())),
 	)
 	if f.demo {
-		if err := c.demo(ctx, cl, res.GetHost()); err != nil {
+		if err := showDemo(ctx, c, cl, res.GetHost()); err != nil {
 			if ctx.Err() != nil {
 				return nil //nolint:nilerr // interrupted
 			}

@@ -102,7 +102,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		"not executable":           {&client.RunError{Phase: client.PhaseStart, Err: fs.ErrPermission}, 126},
 		"interrupted before start": {&client.RunError{Phase: client.PhaseStart, Err: context.Canceled}, 1},
 	} {
-		if got := exitCode(c.runEnd(t.Context(), away, result, c2.err)); got != c2.want {
+		if got := exitCode(runEnd(t.Context(), c.reporter, away, result, c2.err)); got != c2.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, c2.want)
 		}
 	}

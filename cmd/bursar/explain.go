@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func (c *cli) explainCommand() *cobra.Command {
+func explainCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [ID | flags of allocate]",
 		Short: "Why a request waits, was refused, or what it would meet",
@@ -51,7 +51,7 @@ the agent's host.`,
 		if err != nil {
 			return err
 		}
-		req, err := c.explainRequest(cmd.Context(), cl, f, args)
+		req, err := explainRequest(cmd.Context(), c.printer, cl, f, args)
 		if err != nil {
 			return err
 		}
@@ -59,12 +59,12 @@ the agent's host.`,
 		if err != nil {
 			return err
 		}
-		return c.print(res, func() { c.printExplanation(res) })
+		return c.print(res, func() { printExplanation(c.printer, res) })
 	}
 	return cmd
 }
 
-func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestFlags, args []string) (*bursarv1.ExplainRequest, error) {
+func explainRequest(ctx context.Context, out *printer, cl *client.Client, f *requestFlags, args []string) (*bursarv1.ExplainRequest, error) {
 	if len(args) == 0 {
 		req, err := f.request()
 		if err != nil {
@@ -82,21 +82,21 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 	return &bursarv1.ExplainRequest{Id: id}, nil
 }
 
-func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
-	c.warn(res.GetWarnings())
-	c.printf("%s\n", verdictText(res))
+func printExplanation(out *printer, res *bursarv1.ExplainResponse) {
+	out.warn(res.GetWarnings())
+	out.printf("%s\n", verdictText(res))
 	for _, text := range shortfallTexts(res.GetShortfalls()) {
-		c.printf("  %s\n", text)
+		out.printf("  %s\n", text)
 	}
 	for _, text := range runnersTexts(res.GetRunners()) {
-		c.printf("  %s\n", text)
+		out.printf("  %s\n", text)
 	}
 	if f := res.GetFilters(); f != nil {
-		c.printf("\n%s\n", filtersText(f, res.GetShortfalls()))
+		out.printf("\n%s\n", filtersText(f, res.GetShortfalls()))
 	}
 	if len(res.GetAccounts()) > 0 {
-		c.printf("\n")
-		c.table(accountHeader(), accountRows(res.GetAccounts()))
+		out.printf("\n")
+		out.table(accountHeader(), accountRows(res.GetAccounts()))
 	}
 }
 

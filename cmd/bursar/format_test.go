@@ -118,7 +118,7 @@ func TestRulesThatAreTooManyToListAreCounted(t *testing.T) {
 	}
 	defer out.Close()
 	c := newCLI(streams{out: out})
-	c.printApplied(&bursarv1.ApplyResponse{
+	printApplied(c.printer, &bursarv1.ApplyResponse{
 		Changed: []*bursarv1.Quota{{Selector: map[string]string{"user": "alice"}}}, MoreChanged: 2, MoreDeleted: 30, Unchanged: 4,
 	}, false)
 	got, err := os.ReadFile(out.Name())

@@ -15,16 +15,16 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) hostCommand() *cobra.Command {
+func hostCommand(c *connections) *cobra.Command {
 	return family("host", "Cordon, drain and remove hosts",
 		`Host commands take a host out of service and bring it back. "bursar hosts" shows
 them. Of several hosts in one command each is tried, but nothing is done if one
 is the beginning of no id or of several. The exit code is that of the first
 failure.`,
-		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostAcceptCommand(), c.hostRemoveCommand())
+		hostCordonCommand(c), hostUncordonCommand(c), hostDrainCommand(c), hostAcceptCommand(c), hostRemoveCommand(c))
 }
 
-func (c *cli) hostCordonCommand() *cobra.Command {
+func hostCordonCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cordon ID…",
 		Short: "No new engines on this host; what runs goes on",
@@ -55,9 +55,9 @@ another host's name does not count.`,
 		resolve := func(ctx context.Context, cl *client.Client) func(string) (string, error) {
 			return hostsToCome(ctx, cl, *exact)
 		}
-		return c.onHosts(cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+		return onHosts(c, cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
-			c.sayIfExpected(res.GetHost())
+			sayIfExpected(c.printer, res.GetHost())
 			return res.GetHost(), err
 		})
 	}
@@ -65,13 +65,13 @@ another host's name does not count.`,
 }
 
 // sayIfExpected says that an order waits for a host: the name may be a mistake.
-func (c *cli) sayIfExpected(host *bursarv1.Host) {
+func sayIfExpected(out *printer, host *bursarv1.Host) {
 	if host.GetState() == bursarv1.HostState_HOST_STATE_EXPECTED {
-		c.sayf("no host has the name %s yet: the order waits for it", host.GetId())
+		out.sayf("no host has the name %s yet: the order waits for it", host.GetId())
 	}
 }
 
-func (c *cli) hostUncordonCommand() *cobra.Command {
+func hostUncordonCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:               "uncordon ID…",
 		Short:             "End a cordon or a drain",
@@ -80,7 +80,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onHosts(cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+			return onHosts(c, cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
 				return res.GetHost(), err
 			})
@@ -88,7 +88,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 	}
 }
 
-func (c *cli) hostDrainCommand() *cobra.Command {
+func hostDrainCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain ID…",
 		Short: "Cordon a host and let its engines end",
@@ -129,28 +129,28 @@ code 1 when the time is over.`,
 			if err != nil {
 				return err
 			}
-			c.sayIfExpected(res.GetHost())
+			sayIfExpected(c.printer, res.GetHost())
 			if *wait > 0 && !isEmpty(res.GetHost()) {
 				full = append(full, id)
 				if c.isJSON() {
 					return nil // it is printed when it is empty
 				}
 			}
-			return c.printHostLine(res.GetHost())
+			return printHostLine(c.printer, res.GetHost())
 		})
 		if len(full) == 0 {
 			return failed
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *wait)
 		defer cancel()
-		late := c.each(full, func(id string) error { return c.awaitEmpty(ctx, cl, id, *wait) })
+		late := c.each(full, func(id string) error { return awaitEmpty(ctx, c.printer, cl, id, *wait) })
 		return cmp.Or(failed, late)
 	}
 	return cmd
 }
 
 // awaitEmpty waits until nothing is left on a host, and prints it.
-func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most time.Duration) error {
+func awaitEmpty(ctx context.Context, out *printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Host
 	err := waitFor(ctx, func() (bool, error) {
 		res, err := cl.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: id})
@@ -161,7 +161,7 @@ func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most
 	})
 	switch {
 	case err == nil:
-		return c.printHostLine(last)
+		return printHostLine(out, last)
 	case ctx.Err() != nil:
 		return fmt.Errorf("host %s has %s left after %s", id, liveText(last), hours(most))
 	}
@@ -171,7 +171,7 @@ func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most
 // isEmpty reports whether nothing runs on a host or is reserved there.
 func isEmpty(h *bursarv1.Host) bool { return h.GetAccount().GetAllocations() == 0 }
 
-func (c *cli) hostRemoveCommand() *cobra.Command {
+func hostRemoveCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Forget a host that is gone",
@@ -216,7 +216,7 @@ wants whole ids: the beginning of one could be that of another host later.`,
 	return cmd
 }
 
-func (c *cli) hostAcceptCommand() *cobra.Command {
+func hostAcceptCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept HOST [ALLOCATION…]",
 		Short: "Believe what a host says of its engines",
@@ -269,8 +269,8 @@ accepts all on the host. Look at them first, with
 }
 
 // onHosts changes each of the hosts that texts name, and prints each.
-func (c *cli) onHosts(
-	cmd *cobra.Command, texts []string, resolve func(context.Context, *client.Client) func(string) (string, error),
+func onHosts(
+	c *connections, cmd *cobra.Command, texts []string, resolve func(context.Context, *client.Client) func(string) (string, error),
 	do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {
 	cl, err := c.coordinator(cmd.Context())
@@ -282,17 +282,17 @@ func (c *cli) onHosts(
 		if err != nil {
 			return err
 		}
-		return c.printHostLine(host)
+		return printHostLine(c.printer, host)
 	})
 }
 
 // printHostLine prints a host in one line, or all of it as JSON.
-func (c *cli) printHostLine(host *bursarv1.Host) error {
-	return c.print(host, func() {
+func printHostLine(out *printer, host *bursarv1.Host) error {
+	return out.print(host, func() {
 		note := hostNote(host, time.Now())
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, liveText(host))
+		out.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, liveText(host))
 	})
 }

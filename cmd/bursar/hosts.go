@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func (c *cli) hostsCommand() *cobra.Command {
+func hostsCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts [ID]",
 		Short: "The hosts: what is booked, next to what is used",
@@ -54,7 +54,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res.GetHost(), func() { c.printHost(res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
+			return c.print(res.GetHost(), func() { printHost(c.printer, res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
 		}
 		filter := filtersOf(labels.text(), filterText("--state", states...))
 		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
@@ -73,23 +73,23 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			all.Hosts = append(all.Hosts, page.GetHosts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { c.printHosts(all.GetHosts(), filter) })
+		return c.print(all, func() { printHosts(c.printer, all.GetHosts(), filter) })
 	}
 	return cmd
 }
 
 // printHosts prints those that a filter has left.
-func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
+func printHosts(out *printer, hosts []*bursarv1.Host, filter string) {
 	switch {
 	case len(hosts) == 0 && filter != "":
-		c.sayf("no host matches %s", filter)
+		out.sayf("no host matches %s", filter)
 		return
 	case len(hosts) == 0:
-		c.sayf("no hosts: `bursar agent` on a machine makes it one")
+		out.sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}
 	header := []string{"HOST", "STATE", "ENGINES", "RESERVED", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
-	if c.wide() {
+	if out.wide() {
 		header = append(header, "HOST MEMORY FREE", "HOST CORES USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
 	}
 	header = append(header, "NOTE")
@@ -103,7 +103,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 			booked(a, resource.CPU), optional(resource.CPU, used.CpuMillis),
 			otherBooked(a), since(h.GetLastSyncTime(), now),
 		}
-		if c.wide() {
+		if out.wide() {
 			s := h.GetSample()
 			if s == nil {
 				s = &bursarv1.HostSample{}
@@ -113,13 +113,13 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 		}
 		rows = append(rows, append(row, hostNote(h, now)))
 	}
-	c.table(header, rows)
+	out.table(header, rows)
 }
 
-func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
+func printHost(out *printer, h *bursarv1.Host, overUses []string) {
 	now := time.Now()
 	s := h.GetSample()
-	c.facts(append([]string{
+	out.facts(append([]string{
 		"id", h.GetId(),
 		"state", hostState(h),
 		"takes no engines", unavailableText(h, now),
@@ -139,7 +139,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"headroom", headroom(h),
 	}, overUses...)...)
 	if s != nil {
-		c.printf("\nmeasured %s\n", ago(s.GetSampleTime(), now))
+		out.printf("\nmeasured %s\n", ago(s.GetSampleTime(), now))
 		facts := []string{
 			"  memory free", share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes),
 			"  kept for the machine", optional(resource.Memory, s.MemorySafetyBytes),
@@ -154,13 +154,13 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		for _, d := range s.GetDisks() {
 			facts = append(facts, "  disk "+printable(d.GetPath()), diskText(d))
 		}
-		c.facts(facts...)
+		out.facts(facts...)
 		for _, source := range slices.Sorted(maps.Keys(s.GetDegraded())) {
-			c.facts("  odd or not measured: "+printable(source), s.GetDegraded()[source])
+			out.facts("  odd or not measured: "+printable(source), s.GetDegraded()[source])
 		}
 	}
-	c.printf("\n")
-	c.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
+	out.printf("\n")
+	out.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
 }
 
 // engines is how many engines a host has. A reservation has none yet.

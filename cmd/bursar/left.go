@@ -45,12 +45,12 @@ type leftovers struct {
 
 // newLeftovers makes bursar run the parent of what its command leaves behind. If the kernel does
 // not allow that, the command runs without, and the result is nil.
-func (c *cli) newLeftovers(cl *client.Client, grace time.Duration) *leftovers {
+func newLeftovers(c *reporter, cl *client.Client, grace time.Duration) *leftovers {
 	r, err := reaper.New()
 	if err != nil {
 		return nil
 	}
-	l := &leftovers{say: c.reporter, client: cl, reaper: r, grace: grace, signals: make(chan os.Signal, 16)}
+	l := &leftovers{say: c, client: cl, reaper: r, grace: grace, signals: make(chan os.Signal, 16)}
 	// From the start, so that no signal comes when none of both takes it: the relay ends with the
 	// command.
 	signal.Notify(l.signals, notIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)

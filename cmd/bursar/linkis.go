@@ -17,10 +17,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) linkisCommand() *cobra.Command {
+func linkisCommand(c *cli) *cobra.Command {
 	return family("linkis", "Look at an Apache Linkis that is to run on Bursar",
 		`Linkis commands help to move an Apache Linkis to Bursar. See docs/linkis.md.`,
-		c.linkisCheckCommand())
+		linkisCheckCommand(c))
 }
 
 // linkisFlags say where the configuration is.
@@ -29,7 +29,7 @@ type linkisFlags struct {
 	noDatabase             bool
 }
 
-func (c *cli) linkisCheckCommand() *cobra.Command {
+func linkisCheckCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "What would be different with Bursar?",
@@ -60,14 +60,14 @@ the database's address is wrong.`,
 		switch {
 		case f.noDatabase:
 			return needless(cmd, "with --no-database there is nothing to compare with Bursar's hosts")
-		case !c.comparesHosts():
+		case !comparesHosts(c.connections):
 			return needless(cmd, "want --addr or BURSAR_ADDR next to it")
 		default:
 			return needless(cmd, "hosts are those of a coordinator: want --addr", "addr", "token-file", "tls-ca", "tls-cert", "tls-key", "tls-server-name")
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		report, err := c.checkLinkis(cmd.Context(), args, f)
+		report, err := checkLinkis(cmd.Context(), c, args, f)
 		if err != nil {
 			return err
 		}
@@ -78,12 +78,12 @@ the database's address is wrong.`,
 			}
 			return c.printJSON(text)
 		}
-		return c.printLinkis(report)
+		return printLinkis(c.printer, report)
 	}
 	return cmd
 }
 
-func (c *cli) checkLinkis(ctx context.Context, files []string, f linkisFlags) (*linkischeck.Report, error) {
+func checkLinkis(ctx context.Context, c *cli, files []string, f linkisFlags) (*linkischeck.Report, error) {
 	if f.noDatabase && (f.database != "" || f.passwordFile != "") {
 		return nil, usagef("--no-database and --database or --password-file: want one of them")
 	}
@@ -114,7 +114,7 @@ func (c *cli) checkLinkis(ctx context.Context, files []string, f linkisFlags) (*
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := c.hostsToCompare(ctx)
+	hosts, err := hostsToCompare(ctx, c.connections)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +162,11 @@ func databaseError(err error) error {
 }
 
 // comparesHosts reports whether the user has said where Bursar is.
-func (c *cli) comparesHosts() bool { return firstSet(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
+func comparesHosts(c *connections) bool { return firstSet(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
 
 // hostsToCompare are Bursar's, if the user has said where it is; else nil.
-func (c *cli) hostsToCompare(ctx context.Context) ([]*bursarv1.Host, error) {
-	if !c.comparesHosts() {
+func hostsToCompare(ctx context.Context, c *connections) ([]*bursarv1.Host, error) {
+	if !comparesHosts(c) {
 		return nil, nil
 	}
 	cl, err := c.coordinator(ctx)
@@ -183,7 +183,7 @@ func (c *cli) hostsToCompare(ctx context.Context) ([]*bursarv1.Host, error) {
 	return hosts, nil
 }
 
-func (c *cli) printLinkis(report *linkischeck.Report) error {
+func printLinkis(out *printer, report *linkischeck.Report) error {
 	rows := make([][]string, 0, len(report.Findings))
 	for _, f := range report.Findings {
 		mark := ""
@@ -192,7 +192,7 @@ func (c *cli) printLinkis(report *linkischeck.Report) error {
 		}
 		rows = append(rows, []string{mark, f.Area, oneLine(f.Subject), oneLine(f.Now), oneLine(f.Bursar)})
 	}
-	c.table([]string{" ", "ABOUT", "WHAT", "IN LINKIS", "ON BURSAR"}, rows)
-	c.printf("%s, %s\n", counted(len(report.Findings), "difference", "differences"), counted(report.Attention, "needs attention", "need attention"))
-	return c.out.lost()
+	out.table([]string{" ", "ABOUT", "WHAT", "IN LINKIS", "ON BURSAR"}, rows)
+	out.printf("%s, %s\n", counted(len(report.Findings), "difference", "differences"), counted(report.Attention, "needs attention", "need attention"))
+	return out.lost()
 }

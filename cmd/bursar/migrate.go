@@ -11,7 +11,7 @@ import (
 )
 
 // migrateCommand is `bursar coordinator migrate`.
-func (c *cli) migrateCommand() *cobra.Command {
+func migrateCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make or update the tables of a store",
@@ -34,7 +34,7 @@ then on: end them first.`,
 	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
 	adopt := cmd.Flags().Bool("adopt", false, "make this the store of this cluster, even if another has used it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err, "")
+		log, err := logs.logger(out.err, "")
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ then on: end them first.`,
 				return err
 			}
 		}
-		return c.printMeta(place, meta)
+		return printMeta(out, place, meta)
 	}
 	return cmd
 }

@@ -47,6 +47,12 @@ func (p *printer) isJSON() bool { return p.output == outputJSON }
 
 func (p *printer) wide() bool { return p.output == outputWide }
 
+// Write writes data. The error is the first one that there was.
+func (p *printer) Write(text []byte) (int, error) { return p.out.Write(text) }
+
+// lost is the first error of writing data; nil: all was written.
+func (p *printer) lost() error { return p.out.lost() }
+
 // printf writes data. If it cannot, the command ends with that error.
 func (p *printer) printf(format string, args ...any) {
 	fmt.Fprintf(&p.out, format, printables(args)...)
@@ -68,7 +74,7 @@ func (p *printer) warn(warnings []string) {
 func (p *printer) print(msg proto.Message, table func()) error {
 	if !p.isJSON() {
 		table()
-		return p.out.lost()
+		return p.lost()
 	}
 	text, err := jsonText(msg)
 	if err != nil {

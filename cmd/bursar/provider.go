@@ -14,7 +14,7 @@ import (
 // addressesSetting is the setting that gets the addresses of a site file.
 const addressesSetting = "addresses"
 
-func (c *cli) providerCommand() *cobra.Command {
+func providerCommand(c *connections) *cobra.Command {
 	return family("provider", "Add and change the clusters whose queues limit requests",
 		`Provider commands say which clusters have queues for requests, and how they are
 read. A provider is a kind, a name for the cluster and settings.
@@ -84,7 +84,7 @@ No setting is a secret itself. Settings name files on the coordinators'
 machines, in the directory that the coordinators' configuration calls
 providerCredentials. Providers from a file (providersFile, or "bursar dev
 --providers") are changed in that file; "bursar queues check -f FILE" tests it.`,
-		c.providerSetCommand(), c.providerDeleteCommand(), c.providerCheckCommand())
+		providerSetCommand(c), providerDeleteCommand(c), providerCheckCommand(c))
 }
 
 // providerFlags say how a cluster is read.
@@ -93,7 +93,7 @@ type providerFlags struct {
 	site      string
 }
 
-func (c *cli) providerSetCommand() *cobra.Command {
+func providerSetCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KIND:CLUSTER NAME=VALUE…",
 		Short: "Add a cluster, or replace how it is read",
@@ -196,7 +196,7 @@ func providerLine(p *bursarv1.Provider) string {
 	return strings.Join(append(parts, settingsText(p.GetSettings())), "  ")
 }
 
-func (c *cli) providerDeleteCommand() *cobra.Command {
+func providerDeleteCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KIND:CLUSTER",
 		Short: "Stop reading a cluster",
@@ -224,7 +224,7 @@ that file instead.`,
 	}
 }
 
-func (c *cli) providerCheckCommand() *cobra.Command {
+func providerCheckCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check KIND:CLUSTER [NAME=VALUE…]",
 		Short: "Ask a cluster, as it is configured or as it would be",
@@ -248,7 +248,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
 		if err != nil {
 			return err
 		}
-		return c.checkByCoordinator(cmd.Context(), cl, selection{list: []*bursarv1.Provider{p}})
+		return checkByCoordinator(cmd.Context(), c.reporter, cl, selection{list: []*bursarv1.Provider{p}})
 	}
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) providersCommand() *cobra.Command {
+func providersCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "providers",
 		Short: "The clusters whose queues are read, and how that goes",
@@ -37,18 +37,18 @@ for the cluster's queues wait; the message says why.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res, func() { c.printProviders(res.GetProviders()) })
+			return c.print(res, func() { printProviders(c.printer, res.GetProviders()) })
 		},
 	}
 }
 
-func (c *cli) printProviders(list []*bursarv1.Provider) {
+func printProviders(out *printer, list []*bursarv1.Provider) {
 	if len(list) == 0 {
-		c.sayf("no providers: `bursar provider set yarn:NAME addresses=http://rm:8088` makes one")
+		out.sayf("no providers: `bursar provider set yarn:NAME addresses=http://rm:8088` makes one")
 		return
 	}
 	header := []string{"CLUSTER", "DEFAULT", "SOURCE", "STATE", "SERVER", "QUEUES", "APPS", "AGE", "INTERVAL", "FAILURES"}
-	if c.wide() {
+	if out.wide() {
 		header = append(header, "TOOK", "FAILED", "SETTINGS")
 	}
 	header = append(header, "MESSAGE")
@@ -60,12 +60,12 @@ func (c *cli) printProviders(list []*bursarv1.Provider) {
 			providerName(p), defaultText(p, list), p.GetSource(), providerState(p), h.GetServer(), count(int64(h.GetQueues())), count(int64(h.GetApplications())),
 			since(h.GetSnapshotTime(), now), secondsText(h.GetInterval().AsDuration()), count(int64(h.GetFailures())),
 		}
-		if c.wide() {
+		if out.wide() {
 			row = append(row, secondsText(h.GetTook().AsDuration()), ago(h.GetFailureTime(), now), settingsText(p.GetSettings()))
 		}
 		rows = append(rows, append(row, oneLine(h.GetMessage())))
 	}
-	c.table(header, rows)
+	out.table(header, rows)
 }
 
 // providerState is "known" for STATE_KNOWN.

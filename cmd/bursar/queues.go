@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func (c *cli) queuesCommand() *cobra.Command {
+func queuesCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [KIND:CLUSTER[:QUEUE]]",
 		Short: "The queues of other clusters, and what each has left",
@@ -68,13 +68,13 @@ queue by its full path, or by its last name if that is unique.`,
 			return err
 		}
 		if len(all.GetQueues()) == 0 {
-			if err := c.whyNoQueues(cmd.Context(), cl, at); err != nil {
+			if err := whyNoQueues(cmd.Context(), c.printer, cl, at); err != nil {
 				return err
 			}
 		}
 		return c.print(all, func() {
 			if len(all.GetQueues()) > 0 {
-				c.printQueues(all.GetQueues())
+				printQueues(c.printer, all.GetQueues())
 			}
 			if n := all.GetLeftOut(); n > 0 {
 				c.sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
@@ -84,7 +84,7 @@ queue by its full path, or by its last name if that is unique.`,
 			}
 		})
 	}
-	cmd.AddCommand(c.queuesCheckCommand(), c.queuesDecodeCommand())
+	cmd.AddCommand(queuesCheckCommand(c), queuesDecodeCommand(c))
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func isBelow(path, top string) bool {
 }
 
 // whyNoQueues prints on stderr why there are no queues, or returns that there is no such cluster.
-func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Address) error {
+func whyNoQueues(ctx context.Context, out *printer, cl *client.Client, at resource.Address) error {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Ad
 			continue
 		}
 		some = true
-		c.sayf("no queues of %s: %s", providerName(p), firstSet(oneLine(p.GetHealth().GetMessage()), "not read yet"))
+		out.sayf("no queues of %s: %s", providerName(p), firstSet(oneLine(p.GetHealth().GetMessage()), "not read yet"))
 	}
 	switch {
 	case some:
@@ -156,6 +156,6 @@ func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Ad
 	case at.Kind != "":
 		return &noSuchError{"kind of cluster", at.Kind}
 	}
-	c.sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
+	out.sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
 	return nil
 }

@@ -116,9 +116,9 @@ func (b *branch) availableText() string {
 }
 
 // printQueues prints queues as a tree.
-func (c *cli) printQueues(queues []*bursarv1.Queue) {
+func printQueues(out *printer, queues []*bursarv1.Queue) {
 	header := []string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "OURS", "AVAILABLE", "APPS", "MASTERS", "WAITING", "AGE"}
-	if c.wide() {
+	if out.wide() {
 		header = append(header, "GUARANTEED", "CAPACITY", "MAX CAPACITY", "READ", "MAKES QUEUES")
 	}
 	header = append(header, "NOTE")
@@ -130,7 +130,7 @@ func (c *cli) printQueues(queues []*bursarv1.Queue) {
 			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), limitText(a.GetLimit()), quantitiesText(b.GetUsed()), quantitiesText(oursOf(a)),
 			b.availableText(), applicationsText(b.Queue), mastersText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
 		}
-		if c.wide() {
+		if out.wide() {
 			if row[1] == "" {
 				row[1] = "(default)"
 			}
@@ -143,7 +143,7 @@ func (c *cli) printQueues(queues []*bursarv1.Queue) {
 		}
 		rows = append(rows, append(row, b.note()))
 	}
-	c.table(header, rows)
+	out.table(header, rows)
 }
 
 // oursOf is what our allocations hold in a queue.

@@ -15,17 +15,17 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) quotaCommand() *cobra.Command {
+func quotaCommand(c *cli) *cobra.Command {
 	return family("quota", "Set, apply and delete limits",
 		`Quotas limit what engines may have together, by their labels. The selector of a
 rule has label keys with exact values or *: 'user=alice' is one account,
 'user=*,creator=IDE' is one for each user, '*' alone is one for everything. Of
 the rules with the same keys the most specific one counts. A request has to fit
 into its account of every set of keys.`,
-		c.quotaSetCommand(), c.quotaApplyCommand(), c.quotaDeleteCommand())
+		quotaSetCommand(c.connections), quotaApplyCommand(c), quotaDeleteCommand(c.connections))
 }
 
-func (c *cli) quotaSetCommand() *cobra.Command {
+func quotaSetCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SELECTOR",
 		Short: "Add a rule, or change the one with the same selector",
@@ -101,12 +101,12 @@ and "over" lists those accounts.`,
 		if set.over, err = accountsOver(cmd.Context(), cl, set.now); err != nil {
 			c.sayf("bursar: who is over the new limit is not known: %s", c.message(err))
 		}
-		return c.printSetQuota(set, *dryRun)
+		return printSetQuota(c.printer, set, *dryRun)
 	}
 	return cmd
 }
 
-func (c *cli) quotaDeleteCommand() *cobra.Command {
+func quotaDeleteCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete SELECTOR",
 		Short: "Remove a rule",
@@ -140,7 +140,7 @@ file hides the rule, delete says that the file's stays in force.`,
 	}
 }
 
-func (c *cli) quotaApplyCommand() *cobra.Command {
+func quotaApplyCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Put the rules of a file in force, all of them or none",
@@ -194,10 +194,10 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 			return inFile(err, name, data)
 		}
 		if !*force {
-			c.sayUndeclared(slices.Concat(res.GetAdded(), res.GetChanged()))
+			sayUndeclared(c.printer, slices.Concat(res.GetAdded(), res.GetChanged()))
 			c.warn(res.GetWarnings())
 		}
-		return c.print(res, func() { c.printApplied(res, *dryRun) })
+		return c.print(res, func() { printApplied(c.printer, res, *dryRun) })
 	}
 	return cmd
 }
@@ -206,7 +206,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 const mostSelectors = 5
 
 // sayUndeclared warns of rules for dimensions that nothing has: a name may be misspelt.
-func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
+func sayUndeclared(out *printer, quotas []*bursarv1.Quota) {
 	rules := make(map[string][]string) // selectors, by dimension
 	for _, q := range quotas {
 		for _, dimension := range q.GetUndeclaredDimensions() {
@@ -219,7 +219,7 @@ func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
 		if n := len(list) - mostSelectors; n > 0 {
 			list, more = list[:mostSelectors], fmt.Sprintf(" and %d more", n)
 		}
-		c.sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
+		out.sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
 			dimension, strings.Join(list, "; "), more)
 	}
 }
@@ -235,24 +235,24 @@ func inFile(err error, name string, data []byte) error {
 	return err
 }
 
-func (c *cli) printApplied(res *bursarv1.ApplyResponse, dryRun bool) {
+func printApplied(out *printer, res *bursarv1.ApplyResponse, dryRun bool) {
 	for _, change := range []struct {
 		word   string
 		quotas []*bursarv1.Quota
 		more   int32
 	}{{"added", res.GetAdded(), res.GetMoreAdded()}, {"changed", res.GetChanged(), res.GetMoreChanged()}, {"deleted", res.GetDeleted(), res.GetMoreDeleted()}} {
 		for _, q := range change.quotas {
-			c.printf("%-8s %s\n", change.word, quotaLine(q))
+			out.printf("%-8s %s\n", change.word, quotaLine(q))
 		}
 		if change.more > 0 {
-			c.printf("%-8s %d more, which are too many to list\n", change.word, change.more)
+			out.printf("%-8s %d more, which are too many to list\n", change.word, change.more)
 		}
 	}
 	note := ""
 	if dryRun {
 		note = "; nothing was changed (--dry-run)"
 	}
-	c.printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
+	out.printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
 		len(res.GetAdded())+int(res.GetMoreAdded()), len(res.GetChanged())+int(res.GetMoreChanged()),
 		len(res.GetDeleted())+int(res.GetMoreDeleted()), res.GetUnchanged(), note)
 }

@@ -9,7 +9,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) quotasCommand() *cobra.Command {
+func quotasCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quotas",
 		Short: "The limits, and how much of them is taken",
@@ -40,14 +40,14 @@ rule is in force.`,
 			all.Accounts = append(all.Accounts, page.GetAccounts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { c.printQuotas(all, labels.text()) })
+		return c.print(all, func() { printQuotas(c.printer, all, labels.text()) })
 	}
 	return cmd
 }
 
-func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse, filter string) {
+func printQuotas(out *printer, all *bursarv1.QuotaServiceListResponse, filter string) {
 	if len(all.GetQuotas()) == 0 {
-		c.sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
+		out.sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
 		return
 	}
 	var rows [][]string
@@ -64,21 +64,21 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse, filter string)
 			hidden = append(hidden, fmt.Sprintf("%s of %s is for %s: no host, external cluster or configuration has that",
 				selectorText(q.GetSelector()), q.GetSource(), strings.Join(names, ", ")))
 		}
-		if c.wide() {
+		if out.wide() {
 			row = append(row, normalizationText(q.GetNormalization()))
 		}
 		rows = append(rows, row)
 	}
-	c.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
+	out.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
 	for _, text := range hidden {
-		c.printf("%s\n", text)
+		out.printf("%s\n", text)
 	}
 	switch {
 	case len(all.GetAccounts()) == 0 && filter != "":
-		c.sayf("no account matches %s", filter)
+		out.sayf("no account matches %s", filter)
 	case len(all.GetAccounts()) > 0:
-		c.printf("\n")
-		c.table(accountHeader(), accountRows(all.GetAccounts()))
+		out.printf("\n")
+		out.table(accountHeader(), accountRows(all.GetAccounts()))
 	}
 }
 

@@ -196,11 +196,11 @@ func textAt(r *bursarv1.Resource, at resource.Address) string {
 }
 
 // printSetQuota prints a rule, what has changed, and who has more than it allows.
-func (c *cli) printSetQuota(set setQuota, dryRun bool) error {
-	if c.isJSON() {
-		return c.printSetQuotaJSON(set)
+func printSetQuota(out *printer, set setQuota, dryRun bool) error {
+	if out.isJSON() {
+		return printSetQuotaJSON(out, set)
 	}
-	c.printf("%s\n", quotaLine(set.now))
+	out.printf("%s\n", quotaLine(set.now))
 	if set.before != nil {
 		lines := quotaDifference(set.before, set.now)
 		if was, is := set.before.GetSource(), set.now.GetSource(); was != is {
@@ -210,26 +210,26 @@ func (c *cli) printSetQuota(set setQuota, dryRun bool) error {
 			lines = []string{"as it was"}
 		}
 		for _, line := range lines {
-			c.printf("  %s\n", line)
+			out.printf("  %s\n", line)
 		}
 	}
 	for i, over := range set.over {
 		if i == mostOver {
-			c.printf("over: %d more\n", len(set.over)-mostOver)
+			out.printf("over: %d more\n", len(set.over)-mostOver)
 			break
 		}
-		c.printf("over: %s\n", over.text())
+		out.printf("over: %s\n", over.text())
 	}
 	if dryRun {
-		c.printf("nothing was changed (--dry-run)\n")
+		out.printf("nothing was changed (--dry-run)\n")
 	}
-	return c.out.lost()
+	return out.lost()
 }
 
 // mostOver is how many accounts are listed that have too much.
 const mostOver = 20
 
-func (c *cli) printSetQuotaJSON(set setQuota) error {
+func printSetQuotaJSON(out *printer, set setQuota) error {
 	now, err := jsonText(set.now)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (c *cli) printSetQuotaJSON(set setQuota) error {
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	return c.printJSON(withField(withField(now, "before", before), "over", over))
+	return out.printJSON(withField(withField(now, "before", before), "over", over))
 }
 
 // scopeOf is the part of an allocation's labels that a rule looks at, as text.

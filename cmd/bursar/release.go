@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) releaseCommand() *cobra.Command {
+func releaseCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release ID…",
 		Short: "Give everything back",
@@ -51,9 +51,9 @@ several ids. The exit code is that of the first failure.`,
 		return c.eachID(args, resolve, func(id string) error {
 			err := unknown[id]
 			if err == nil {
-				err = c.onAllocationID(cmd.Context(), cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+				err = onAllocationID(cmd.Context(), c.printer, cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason, Force: *force})
-					c.tellReleasing(res.GetAllocation())
+					tellReleasing(c.printer, res.GetAllocation())
 					return res.GetAllocation(), err
 				})
 			}
@@ -71,18 +71,18 @@ several ids. The exit code is that of the first failure.`,
 }
 
 // tellReleasing says why an allocation that was released counts as before.
-func (c *cli) tellReleasing(a *bursarv1.Allocation) {
+func tellReleasing(out *printer, a *bursarv1.Allocation) {
 	switch {
 	case !a.GetReleasing():
 	case a.GetStopping():
-		c.sayf("%s: its engine runs (pid %d on host %s) and is being stopped: the allocation ends with it", a.GetId(), a.GetProcess().GetPid(), a.GetHostId())
+		out.sayf("%s: its engine runs (pid %d on host %s) and is being stopped: the allocation ends with it", a.GetId(), a.GetProcess().GetPid(), a.GetHostId())
 	default:
-		c.sayf("%s: its engine runs (pid %d on host %s): the allocation counts until it has ended; bursar stop %s ends it",
+		out.sayf("%s: its engine runs (pid %d on host %s): the allocation counts until it has ended; bursar stop %s ends it",
 			a.GetId(), a.GetProcess().GetPid(), a.GetHostId(), a.GetId())
 	}
 }
 
-func (c *cli) resizeCommand() *cobra.Command {
+func resizeCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
@@ -110,7 +110,7 @@ engine's host does about that.`,
 		if err := entitled.moreThanNothing(); err != nil {
 			return err
 		}
-		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return onAllocation(c, cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
 			if err == nil {
 				c.sayExceeded(res.GetAllocation(), time.Now())

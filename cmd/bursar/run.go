@@ -71,7 +71,7 @@ const runExamples = `  bursar run --memory 256MiB --cpu 500m --label user=$USER 
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
     -- spark-submit --master yarn job.py`
 
-func (c *cli) runCommand() *cobra.Command {
+func runCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- COMMAND [ARGUMENT…]",
 		Short:   "Start a command when there is room, and give all back at its end",
@@ -99,19 +99,19 @@ func (c *cli) runCommand() *cobra.Command {
 		}
 		if detached.detach {
 			detached.limit = *limit
-			return c.runDetached(cmd.Context(), cl, req, args, detached)
+			return runDetached(cmd.Context(), c.reporter, cl, req, args, detached)
 		}
 		env, err := namedVariables(detached.env)
 		if err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
+		return runHere(cmd.Context(), c, cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
 	}
 	return cmd
 }
 
 // run runs a command with some options of client.Run. It fills in the others.
-func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOptions, args, env []string) error {
+func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunOptions, args, env []string) error {
 	req := options.Request
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,8 +129,8 @@ func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOpti
 	held := holdCommand(command)
 	defer held.abandon()
 	relay := newRelay(group, cancel)
-	left := c.newLeftovers(cl, options.Grace)
-	stopShowing := c.showWait(ctx, cl, req)
+	left := newLeftovers(c.reporter, cl, options.Grace)
+	stopShowing := showWait(ctx, c.reporter, cl, req)
 	options.Command, options.Ending = command, relay.stop
 	options.Started = left.started(func(process *os.Process) {
 		held.started()
@@ -139,7 +139,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOpti
 	options.Confirmed, options.Rest = held.begin, left.hook()
 	options.Granted = func(a *bursarv1.Allocation) {
 		stopShowing()
-		c.sayNormalized(a)
+		sayNormalized(c.printer, a)
 	}
 	result, err := cl.Run(ctx, options)
 	held.started()
@@ -151,18 +151,18 @@ func (c *cli) run(ctx context.Context, cl *client.Client, options client.RunOpti
 	if left != nil && left.caught != 0 {
 		return &exitError{code: exitSignal + int(left.caught)}
 	}
-	return c.runEnd(ctx, cl, result, err)
+	return runEnd(ctx, c.reporter, cl, result, err)
 }
 
 // sayNormalized says in one line if a grant is not what was asked for.
-func (c *cli) sayNormalized(a *bursarv1.Allocation) {
+func sayNormalized(out *printer, a *bursarv1.Allocation) {
 	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
 	if asked == nil || granted == nil {
 		return
 	}
 	asked.External, granted.External = nil, nil // their names are completed, not their sizes
 	if asked, granted := resourceText(asked), resourceText(granted); asked != granted {
-		c.sayf("bursar: granted %s for %s: a quota rounds requests", printable(granted), printable(asked))
+		out.sayf("bursar: granted %s for %s: a quota rounds requests", printable(granted), printable(asked))
 	}
 }
 

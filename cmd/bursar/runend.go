@@ -18,14 +18,14 @@ const lastWord = 2 * time.Second
 
 // runEnd returns what the program ends with. It prints why the command ended, if somebody else than
 // the command is the cause.
-func (c *cli) runEnd(ctx context.Context, cl *client.Client, result client.RunResult, err error) error {
+func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.RunResult, err error) error {
 	var failed *client.RunError
 	if !errors.As(err, &failed) {
 		a := result.Allocation
 		if killed(result.State) && !hasEnded(a) {
-			a = c.endedAllocation(ctx, cl, a.GetId())
+			a = endedAllocation(ctx, c.printer, cl, a.GetId())
 		}
-		c.sayEnd(a)
+		sayEnd(c.printer, a)
 		return ended(result.State)
 	}
 	switch failed.Phase {
@@ -44,7 +44,7 @@ func (c *cli) runEnd(ctx context.Context, cl *client.Client, result client.RunRe
 	case client.PhaseRelease:
 		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
 		if killed(result.State) {
-			c.sayEnd(c.endedAllocation(ctx, cl, result.Allocation.GetId()))
+			sayEnd(c.printer, endedAllocation(ctx, c.printer, cl, result.Allocation.GetId()))
 		}
 		return ended(result.State)
 	case client.PhaseAllocate:
@@ -60,7 +60,7 @@ func killed(state *os.ProcessState) bool {
 
 // endedAllocation waits for a moment until it is known how an allocation ended. It returns nil if
 // nobody says.
-func (c *cli) endedAllocation(ctx context.Context, cl *client.Client, id string) (last *bursarv1.Allocation) {
+func endedAllocation(ctx context.Context, out *printer, cl *client.Client, id string) (last *bursarv1.Allocation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
 	_ = waitFor(ctx, func() (bool, error) {
@@ -75,13 +75,13 @@ func (c *cli) endedAllocation(ctx context.Context, cl *client.Client, id string)
 
 // sayEnd prints why a command ended, with what to ask for next time. It prints nothing about one
 // that ended by itself.
-func (c *cli) sayEnd(a *bursarv1.Allocation) {
+func sayEnd(out *printer, a *bursarv1.Allocation) {
 	why := endCause(a)
 	if why == "" {
 		return
 	}
-	c.sayf("bursar: %s", printable(why))
+	out.sayf("bursar: %s", printable(why))
 	if facts := memoryFacts(a); facts != "" {
-		c.sayf("bursar: %s", facts)
+		out.sayf("bursar: %s", facts)
 	}
 }

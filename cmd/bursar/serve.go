@@ -26,7 +26,7 @@ const (
 	agentFile       = "/etc/bursar/agent.yaml"
 )
 
-func (c *cli) coordinatorCommand() *cobra.Command {
+func coordinatorCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
 		Short: "Keep the ledger: serve agents, gateways and operators",
@@ -75,18 +75,18 @@ default.`,
 			return err
 		}
 		if *check {
-			return c.reportCheck(loaded, checkCoordinator(config, loaded))
+			return reportCheck(c.printer, loaded, checkCoordinator(config, loaded))
 		}
-		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
+		if err := warnOf(c.printer, loaded, logs, config.LogLevel); err != nil {
 			return err
 		}
-		return c.serveCoordinator(cmd.Context(), config, loaded, read, logs)
+		return serveCoordinator(cmd.Context(), c, config, loaded, read, logs)
 	}
-	cmd.AddCommand(c.migrateCommand())
+	cmd.AddCommand(migrateCommand(c.printer))
 	return cmd
 }
 
-func (c *cli) agentCommand() *cobra.Command {
+func agentCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make this machine a host: measure it, track its engines",
@@ -142,25 +142,25 @@ every field has a default.`,
 		if *check {
 			err := checkAgent(config, loaded)
 			if err == nil {
-				c.sayUnknownUsers(cmd.Context(), config, loaded)
-				c.sayProtectsAll(cmd.Context(), config, loaded)
+				sayUnknownUsers(cmd.Context(), c.printer, config, loaded)
+				sayProtectsAll(cmd.Context(), c.printer, config, loaded)
 				for _, note := range config.Notes() {
 					c.sayf("%s", printable(note))
 				}
 			}
-			return c.reportCheck(loaded, err)
+			return reportCheck(c.printer, loaded, err)
 		}
-		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
+		if err := warnOf(c.printer, loaded, logs, config.LogLevel); err != nil {
 			return err
 		}
-		return c.serveAgent(cmd.Context(), config, loaded, read, logs, agentStart{forgetEpoch: *forget, forgetCluster: *forgetCluster})
+		return serveAgent(cmd.Context(), c, config, loaded, read, logs, agentStart{forgetEpoch: *forget, forgetCluster: *forgetCluster})
 	}
 	return cmd
 }
 
 // warnOf logs, before a server starts, the variables of its environment that set nothing.
-func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error {
-	log, err := logs.logger(c.err, level)
+func warnOf(out *printer, loaded *configuration, logs *logFlags, level string) error {
+	log, err := logs.logger(out.err, level)
 	if err != nil {
 		return err
 	}
@@ -169,20 +169,20 @@ func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error 
 }
 
 // sayUnknownUsers logs the trusted users that do not exist, or not yet.
-func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *configuration) {
+func sayUnknownUsers(ctx context.Context, out *printer, config agent.Config, loaded *configuration) {
 	for _, i := range config.UnknownUsers(ctx) {
-		c.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
+		out.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
 	}
 }
 
 // sayProtectsAll says which settings keep everything that this machine has from engines.
-func (c *cli) sayProtectsAll(ctx context.Context, config agent.Config, loaded *configuration) {
+func sayProtectsAll(ctx context.Context, out *printer, config agent.Config, loaded *configuration) {
 	list, err := withDiscovery(config).ProtectsAll(ctx)
 	if err != nil {
-		c.sayf("protected: cannot be compared with what this machine has: %v", err)
+		out.sayf("protected: cannot be compared with what this machine has: %v", err)
 	}
 	for _, wrong := range list {
-		c.sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
+		out.sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // takes.
 const leaderPatience = 5 * time.Second
 
-func (c *cli) statusCommand() *cobra.Command {
+func statusCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the cluster",
@@ -43,7 +43,7 @@ external clusters are known, and which are not.`,
 			if err != nil && !client.Unavailable(err) {
 				return err
 			}
-			team, teamErr := c.team(cmd.Context(), at, err != nil)
+			team, teamErr := askTeam(cmd.Context(), c, at, err != nil)
 			if teamErr != nil {
 				return teamErr
 			}
@@ -51,7 +51,7 @@ external clusters are known, and which are not.`,
 				res, err = own, nil
 			}
 			if err != nil {
-				if err := c.printLeaderlessTeam(team); err != nil {
+				if err := printLeaderlessTeam(c.reporter, team); err != nil {
 					return err
 				}
 				if leaderless(team) {
@@ -61,16 +61,16 @@ external clusters are known, and which are not.`,
 			}
 			clusters := clustersRead(cmd.Context(), cl)
 			if c.isJSON() {
-				return c.printStatusJSON(res, clusters, team)
+				return printStatusJSON(c.reporter, res, clusters, team)
 			}
-			c.printStatus(res, at, clusters.text())
-			c.printTeam(team)
-			return c.out.lost()
+			printStatus(c.printer, res, at, clusters.text())
+			printTeam(c.reporter, team)
+			return c.lost()
 		},
 	}
 }
 
-func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string) {
+func printStatus(out *printer, s *bursarv1.StatusResponse, at place, clusters string) {
 	leader := firstSet(s.GetLeader(), "nobody")
 	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
@@ -101,7 +101,7 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	for _, warning := range s.GetWarnings() {
 		facts = append(facts, "warning", warning)
 	}
-	c.facts(facts...)
+	out.facts(facts...)
 }
 
 // endedText says when and why a coordinator stopped leading; empty: it did not.
@@ -150,7 +150,7 @@ func (s *clustersState) text() string {
 
 // printStatusJSON prints the status that a coordinator has answered, with the external clusters and
 // with all coordinators, if there are several.
-func (c *cli) printStatusJSON(answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
+func printStatusJSON(c *reporter, answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
 	status, err := jsonText(answer)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (c *cli) printStatusJSON(answer *bursarv1.StatusResponse, clusters *cluster
 		status = withField(status, "clusters", list)
 	}
 	if len(team) > 0 {
-		list, err := c.teamJSON(team)
+		list, err := teamJSON(c, team)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (c *cli) printStatusJSON(answer *bursarv1.StatusResponse, clusters *cluster
 	return c.printJSON(status)
 }
 
-func (c *cli) auditCommand() *cobra.Command {
+func auditCommand(c *connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit",
 		Short: "Recompute every account and report what does not agree",

@@ -21,7 +21,7 @@ type stopFlags struct {
 	yes, dryRun bool
 }
 
-func (c *cli) stopCommand() *cobra.Command {
+func stopCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop ID… | -l KEY=VALUE",
 		Short: "Ask the host's agent to end an engine",
@@ -63,9 +63,9 @@ ended when --wait is over.`,
 			return err
 		}
 		if len(f.labels) > 0 {
-			return c.stopLabelled(cmd.Context(), cl, &f)
+			return stopLabelled(cmd.Context(), c.reporter, cl, &f)
 		}
-		return c.stop(cmd.Context(), cl, args, &f)
+		return stopEach(cmd.Context(), c.reporter, cl, args, &f)
 	}
 	return cmd
 }
@@ -87,7 +87,7 @@ func (f *stopFlags) check(args []string) error {
 }
 
 // stopLabelled stops all that live with labels. It prints them first.
-func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags) error {
+func stopLabelled(ctx context.Context, c *reporter, cl *client.Client, f *stopFlags) error {
 	live := listFlags{labels: f.labels}
 	found, _, err := live.list(ctx, cl)
 	if err != nil {
@@ -102,21 +102,21 @@ func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags)
 		c.sayf("nothing lives with %s", labelsText(f.labels))
 		return nil
 	case !f.yes:
-		if err := c.printEach(found); err != nil || f.dryRun {
+		if err := printEach(c.printer, found); err != nil || f.dryRun {
 			return err
 		}
 		return usagef("%s with %s: nothing was stopped: want --yes to stop them", counted(len(ids), "allocation", "allocations"), labelsText(f.labels))
 	}
-	return c.stop(ctx, cl, ids, f)
+	return stopEach(ctx, c, cl, ids, f)
 }
 
 // printEach prints a table, or each by itself as JSON, as the stop that follows would.
-func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
-	if !c.isJSON() {
-		return c.print(found, func() { c.printAllocations(found.GetAllocations(), "") })
+func printEach(out *printer, found *bursarv1.AllocationServiceListResponse) error {
+	if !out.isJSON() {
+		return out.print(found, func() { printAllocations(out, found.GetAllocations(), "") })
 	}
 	for _, a := range found.GetAllocations() {
-		if err := c.printAllocationLine(a); err != nil {
+		if err := printAllocationLine(out, a); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
 }
 
 // stop asks for the end of each, and then waits for the ends.
-func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *stopFlags) error {
+func stopEach(ctx context.Context, c *reporter, cl *client.Client, texts []string, f *stopFlags) error {
 	var asked []string
 	failed := c.eachID(texts, allocationIDs(ctx, cl), func(id string) error {
 		a, err := f.stop(ctx, cl, id)
@@ -137,14 +137,14 @@ func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *st
 				return nil // its end is printed
 			}
 		}
-		return c.printAllocationLine(a)
+		return printAllocationLine(c.printer, a)
 	})
 	if len(asked) == 0 {
 		return failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	late := c.each(asked, func(id string) error { return c.awaitEnd(ctx, cl, id, f.wait) })
+	late := c.each(asked, func(id string) error { return awaitEnd(ctx, c.printer, cl, id, f.wait) })
 	return cmp.Or(failed, late)
 }
 
@@ -168,7 +168,7 @@ func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bu
 }
 
 // awaitEnd waits until an allocation has ended, and prints how it did.
-func (c *cli) awaitEnd(ctx context.Context, cl *client.Client, id string, most time.Duration) error {
+func awaitEnd(ctx context.Context, out *printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Allocation
 	err := waitFor(ctx, func() (bool, error) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
@@ -177,7 +177,7 @@ func (c *cli) awaitEnd(ctx context.Context, cl *client.Client, id string, most t
 	})
 	switch {
 	case err == nil:
-		return c.printAllocationLine(last)
+		return printAllocationLine(out, last)
 	case ctx.Err() != nil:
 		return fmt.Errorf("allocation %s has not ended within %s", id, hours(most))
 	}

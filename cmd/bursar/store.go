@@ -18,14 +18,14 @@ import (
 // storeVariable names the store of a coordinator, as its configuration does.
 const storeVariable = "BURSAR_COORDINATOR_STORE"
 
-func (c *cli) storeCommand() *cobra.Command {
+func storeCommand(out *printer) *cobra.Command {
 	return family("store", "Inspect, copy and repair the store of a coordinator",
 		`Store commands work on the rows that coordinators keep: in a file for one
 coordinator, or in a PostgreSQL database that several share.`,
-		c.storeInfoCommand(), c.storeCopyCommand(), c.storeSetAsideCommand(), c.storeEpochCommand())
+		storeInfoCommand(out), storeCopyCommand(out), storeSetAsideCommand(out), storeEpochCommand(out))
 }
 
-func (c *cli) storeInfoCommand() *cobra.Command {
+func storeInfoCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show what a store is, and how far it has come",
@@ -52,7 +52,7 @@ coordinator that runs: that coordinator has the file for itself.`,
 		if err != nil {
 			return serverError(err)
 		}
-		return c.printMeta(place, meta)
+		return printMeta(out, place, meta)
 	}
 	return cmd
 }
@@ -114,7 +114,7 @@ type storeFacts struct {
 	Schema   int64  `json:"schema"`
 }
 
-func (c *cli) printMeta(where string, meta store.Meta) error {
+func printMeta(out *printer, where string, meta store.Meta) error {
 	facts := storeFacts{
 		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
 		Schema: meta.Schema,
@@ -122,8 +122,8 @@ func (c *cli) printMeta(where string, meta store.Meta) error {
 	if meta.LastID != 0 {
 		facts.LastID = meta.LastID.String()
 	}
-	if !c.isJSON() {
-		c.facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
+	if !out.isJSON() {
+		out.facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
 			"sequence", strconv.FormatUint(facts.Sequence, 10), "last allocation", facts.LastID,
 			"schema", strconv.FormatInt(facts.Schema, 10))
 		return nil
@@ -132,11 +132,11 @@ func (c *cli) printMeta(where string, meta store.Meta) error {
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	c.printf("%s\n", text)
+	out.printf("%s\n", text)
 	return nil
 }
 
-func (c *cli) storeCopyCommand() *cobra.Command {
+func storeCopyCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from STORE --to STORE",
 		Short: "Copy a store, from a file to a database or the other way",
@@ -171,13 +171,13 @@ copy; copy again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		c.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
+		out.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
 			report.Live, counted(report.Ended, "ended allocation", "ended allocations"),
 			counted(report.Hosts, "host", "hosts"), counted(report.Quotas, "rule", "rules"))
 		if report.Hosts > 0 {
-			c.sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
+			out.sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
 		}
-		return c.printMeta(to, report.Copy)
+		return printMeta(out, to, report.Copy)
 	}
 	return cmd
 }

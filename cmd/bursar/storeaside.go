@@ -55,7 +55,7 @@ var gives = map[string]string{
 	store.RefusalTable:  "the command that made the ledger panic is let through again, and may end another leadership",
 }
 
-func (c *cli) storeSetAsideCommand() *cobra.Command {
+func storeSetAsideCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set-aside {TABLE KEY | --list} --into FILE",
 		Short: "Take a row out of a store that keeps coordinators from leading",
@@ -88,7 +88,7 @@ again.`,
 		case *into == "":
 			return usagef("want --into, the file that keeps the rows")
 		case *list && len(args) == 0:
-			return c.listAside(*into)
+			return listAside(out, *into)
 		case *list || len(args) != 2:
 			return usagef("want TABLE and KEY, as the coordinator's log names them, or --list")
 		}
@@ -117,8 +117,8 @@ again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		c.sayf("%s %q was set aside into %s; %s", table, key, *into, given)
-		return c.printMeta(place, meta)
+		out.sayf("%s %q was set aside into %s; %s", table, key, *into, given)
+		return printMeta(out, place, meta)
 	}
 	return cmd
 }
@@ -192,17 +192,17 @@ func appendAside(path, storeID, because string, rows []store.AsideRow) (err erro
 }
 
 // listAside prints the rows that were set aside.
-func (c *cli) listAside(path string) (err error) {
+func listAside(out *printer, path string) (err error) {
 	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {
 		return fmt.Errorf("--into: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if c.isJSON() {
+	if out.isJSON() {
 		lines := bufio.NewReader(file)
 		for {
 			line, err := lines.ReadBytes('\n')
-			if _, writeErr := c.out.Write(line); writeErr != nil || errors.Is(err, io.EOF) {
+			if _, writeErr := out.Write(line); writeErr != nil || errors.Is(err, io.EOF) {
 				return writeErr
 			}
 			if err != nil {
@@ -222,11 +222,11 @@ func (c *cli) listAside(path string) (err error) {
 		}
 		rows = append(rows, []string{local(line.Time).Format(time.DateTime), line.StoreID, line.Table, line.key(), line.Because})
 	}
-	c.table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
+	out.table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
 	return nil
 }
 
-func (c *cli) storeEpochCommand() *cobra.Command {
+func storeEpochCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epoch --at-least N",
 		Short: "Raise the epoch of a store",
@@ -257,7 +257,7 @@ above N.`,
 		if err = errors.Join(err, opened.Close()); err != nil {
 			return serverError(err)
 		}
-		return c.printMeta(place, meta)
+		return printMeta(out, place, meta)
 	}
 	return cmd
 }

@@ -26,7 +26,7 @@ type member struct {
 
 // team asks every known coordinator for its status. If only one is known there is none, but for one
 // that answers and is known not to lead.
-func (c *cli) team(ctx context.Context, at place, unled bool) ([]member, error) {
+func askTeam(ctx context.Context, c *connections, at place, unled bool) ([]member, error) {
 	known := []discovery.Coordinator{{URL: at.server}}
 	if at.finder != nil {
 		known, _ = at.finder.Coordinators()
@@ -90,7 +90,7 @@ type memberJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (c *cli) teamJSON(team []member) ([]byte, error) {
+func teamJSON(c *reporter, team []member) ([]byte, error) {
 	list := make([]memberJSON, len(team))
 	for i, m := range team {
 		if m.err != nil {
@@ -107,12 +107,12 @@ func (c *cli) teamJSON(team []member) ([]byte, error) {
 }
 
 // printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
-func (c *cli) printLeaderlessTeam(team []member) error {
+func printLeaderlessTeam(c *reporter, team []member) error {
 	if len(team) == 0 || !c.isJSON() {
-		c.printTeam(team)
+		printTeam(c, team)
 		return nil
 	}
-	list, err := c.teamJSON(team)
+	list, err := teamJSON(c, team)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *cli) printLeaderlessTeam(team []member) error {
 }
 
 // printTeam prints several coordinators, one a line.
-func (c *cli) printTeam(team []member) {
+func printTeam(c *reporter, team []member) {
 	if len(team) == 0 || c.isJSON() {
 		return
 	}

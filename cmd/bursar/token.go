@@ -19,20 +19,20 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-func (c *cli) tokenCommand() *cobra.Command {
+func tokenCommand(out *printer) *cobra.Command {
 	token := family("token", "Make, list and revoke the tokens of callers",
 		`A coordinator knows its callers by their tokens. Its file of identities (the
 setting identities) has their hashes, names and roles. When the file changes,
 the change is in force within 2 s, without a restart. These commands work on the
 file and call nobody.`,
-		c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
+		tokenCreateCommand(out), tokenListCommand(out), tokenRevokeCommand(out))
 	for _, cmd := range token.Commands() {
 		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return needless(cmd, cmd.CommandPath()+" calls no server") }
 	}
 	return token
 }
 
-func (c *cli) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(c *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an identity with a token, and print the token once",
@@ -91,7 +91,7 @@ add it by hand.
 			undo()
 			return err
 		}
-		err = c.printToken(entry, token, *out)
+		err = printToken(c, entry, token, *out)
 		if err != nil && *out == "" && *file != "" {
 			return fmt.Errorf("%w, and the token with it: remove the identity with bursar token revoke %s, and create it again", err, spelling.Shell(*name))
 		}
@@ -123,20 +123,20 @@ func writeToken(name, token string) (undo func(), err error) {
 }
 
 // printToken prints a token, for the only time, or the file that it is in.
-func (c *cli) printToken(e access.Entry, token, file string) error {
-	if c.isJSON() {
+func printToken(out *printer, e access.Entry, token, file string) error {
+	if out.isJSON() {
 		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
 		if file != "" {
 			text["tokenFile"] = file
 		} else {
 			text["token"] = token
 		}
-		return json.NewEncoder(&c.out).Encode(text)
+		return json.NewEncoder(out).Encode(text)
 	}
 	if file == "" {
-		c.printf("%s\n", token)
+		out.printf("%s\n", token)
 	}
-	return c.out.lost()
+	return out.lost()
 }
 
 func addIdentitiesFlag(cmd *cobra.Command, usage string) *string {
@@ -175,7 +175,7 @@ func flagError(err error) error {
 	return usagef("--%s: %s", firstSet(flag, field), strings.ReplaceAll(wrong.Reason, `["*"]`, "'*'"))
 }
 
-func (c *cli) tokenListCommand() *cobra.Command {
+func tokenListCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the identities of a file",
@@ -195,12 +195,12 @@ names the line.`,
 		if err != nil {
 			return err
 		}
-		return c.printIdentities(all.Entries())
+		return printIdentities(out, all.Entries())
 	}
 	return cmd
 }
 
-func (c *cli) printIdentities(entries []access.Entry) error {
+func printIdentities(c *printer, entries []access.Entry) error {
 	rows := make([][]string, 0, len(entries))
 	for _, e := range entries {
 		users := strings.Join(e.Actor.Users, ",")
@@ -224,7 +224,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 				"priority": e.Actor.Priority, "host": e.Actor.Host, "notAfter": rows[i][4], "tokenHash": e.Hashes,
 			})
 		}
-		out := json.NewEncoder(&c.out)
+		out := json.NewEncoder(c)
 		out.SetIndent("", "  ")
 		return out.Encode(map[string]any{"identities": list})
 	}
@@ -236,7 +236,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 	return nil
 }
 
-func (c *cli) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(out *printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Remove an identity, and with it its tokens",
@@ -260,10 +260,10 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		if err != nil {
 			return err
 		}
-		if c.isJSON() {
-			return json.NewEncoder(&c.out).Encode(map[string]string{"name": args[0]})
+		if out.isJSON() {
+			return json.NewEncoder(out).Encode(map[string]string{"name": args[0]})
 		}
-		c.printf("%s revoked\n", args[0])
+		out.printf("%s revoked\n", args[0])
 		return nil
 	}
 	return cmd

@@ -9,6 +9,6 @@ import (
 
 // trace makes the servers of this command send traces if the environment asks for that. They are
 // sent when the command is done.
-func (c *cli) trace(ctx context.Context, service string, log *slog.Logger) {
+func openTraces(ctx context.Context, c *cli, service string, log *slog.Logger) {
 	c.tracing = tracing.Open(ctx, service, version, log)
 }

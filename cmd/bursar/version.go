@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (c *cli) versionCommand() *cobra.Command {
+func versionCommand(out *printer) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Which bursar this is",
@@ -16,20 +16,20 @@ func (c *cli) versionCommand() *cobra.Command {
 		Example:           "  bursar version -o json",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(*cobra.Command, []string) error { return c.printVersion() },
+		RunE:              func(*cobra.Command, []string) error { return printVersion(out) },
 	}
 }
 
-func (c *cli) printVersion() error {
+func printVersion(out *printer) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	if !c.isJSON() {
-		c.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
+	if !out.isJSON() {
+		out.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
 		return nil
 	}
 	text, err := json.Marshal(map[string]string{"version": version, "go": runtime.Version(), "platform": platform})
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	c.printf("%s\n", text)
+	out.printf("%s\n", text)
 	return nil
 }

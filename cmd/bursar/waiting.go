@@ -40,7 +40,7 @@ const (
 // showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
 // keeps one line up to date, elsewhere it writes a line whenever something changed. The returned
 // function ends it and may be called more than once.
-func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
+func showWait(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}
@@ -48,7 +48,7 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
-		say: c.reporter, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
+		say: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
 		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.err.Fd())),
 	}
 	done := make(chan struct{})

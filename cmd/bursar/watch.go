@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (c *cli) watchCommand() *cobra.Command {
+func watchCommand(c *connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
 		Short: "Follow every change as it happens",
@@ -47,14 +47,14 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { c.tellOutage(err) })).With(client.WithGaps(func(after, upTo uint64) { c.tellGap(after, upTo) }))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.printer, after, upTo) }))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(overUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
 				if err != nil {
 					return err
 				}
-				if err := c.printChange(msg, known); err != nil {
+				if err := printChange(c.printer, msg, known); err != nil {
 					return err
 				}
 			}
@@ -75,7 +75,7 @@ message, with its "revision", "time" and "actor".`,
 			if msg.GetAllocation() != nil {
 				change.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: msg.GetAllocation()}
 			}
-			if err := c.printChange(change, known); err != nil {
+			if err := printChange(c.printer, change, known); err != nil {
 				return err
 			}
 		}
@@ -91,26 +91,26 @@ func followRetries() client.RetryPolicy {
 }
 
 // tellOutage says that nobody answers what a command follows.
-func (c *cli) tellOutage(err error) { c.sayf("bursar: %s%s", c.message(err), tryingAgain) }
+func tellOutage(c *reporter, err error) { c.sayf("bursar: %s%s", c.message(err), tryingAgain) }
 
 // tellGap says that the server did not hold what came after the last change.
-func (c *cli) tellGap(after, upTo uint64) {
-	c.sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
+func tellGap(out *printer, after, upTo uint64) {
+	out.sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
 }
 
 // printChange prints one change in one line. Keep-alives are not printed.
-func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
+func printChange(out *printer, msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
 	if msg.GetChange() == nil {
 		return nil
 	}
-	if c.isJSON() {
-		return c.printLine(msg)
+	if out.isJSON() {
+		return out.printLine(msg)
 	}
 	when, what := changeText(msg, known)
 	if actor := msg.GetActor(); actor != "" {
 		what += "  by " + actor
 	}
-	_, err := fmt.Fprintf(&c.out, "%s  %d  %s\n", local(when).Format(time.DateTime), msg.GetRevision(), printable(what))
+	_, err := fmt.Fprintf(out, "%s  %d  %s\n", local(when).Format(time.DateTime), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 
