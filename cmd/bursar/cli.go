@@ -87,7 +87,7 @@ Try it on this machine:
 			if err := checkOutput(c.output); err != nil {
 				return err
 			}
-			c.begun, c.out.json, c.flags = true, c.isJSON(), cmd.Flags()
+			c.begun, c.flags = true, cmd.Flags()
 			return nil
 		},
 	}

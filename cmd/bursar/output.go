@@ -48,14 +48,17 @@ func (p *printer) isJSON() bool { return p.output == outputJSON }
 func (p *printer) wide() bool { return p.output == outputWide }
 
 // Write writes data. The error is the first one that there was.
-func (p *printer) Write(text []byte) (int, error) { return p.out.Write(text) }
+func (p *printer) Write(text []byte) (int, error) { return p.out.write(text, p.isJSON()) }
+
+// stdout is the file of standard output, for a program that writes to it itself.
+func (p *printer) stdout() *os.File { return p.out.file }
 
 // lost is the first error of writing data; nil: all was written.
 func (p *printer) lost() error { return p.out.lost() }
 
 // printf writes data. If it cannot, the command ends with that error.
 func (p *printer) printf(format string, args ...any) {
-	fmt.Fprintf(&p.out, format, printables(args)...)
+	fmt.Fprintf(p, format, printables(args)...)
 }
 
 // sayf writes a line for the user to standard error.
@@ -89,7 +92,7 @@ func (p *printer) printJSON(text []byte) error {
 	if err := json.Indent(&indented, text, "", "  "); err != nil {
 		return fmt.Errorf("indent: %w", err)
 	}
-	_, err := fmt.Fprintln(&p.out, indented.String())
+	_, err := fmt.Fprintln(p, indented.String())
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -99,7 +102,7 @@ func (p *printer) printLine(msg proto.Message) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(&p.out, "%s\n", text)
+	_, err = fmt.Fprintf(p, "%s\n", text)
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -183,7 +186,7 @@ func (p *printer) table(header []string, rows [][]string) {
 		w.AppendRow(pick(row))
 	}
 	for line := range strings.Lines(w.Render()) {
-		fmt.Fprintln(&p.out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(p, strings.TrimRight(line, " \n"))
 	}
 }
 
@@ -197,7 +200,7 @@ func (p *printer) facts(namesAndValues ...string) {
 	}
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if pair[1] != "" {
-			fmt.Fprintf(&p.out, "%-*s  %s\n", width, printable(pair[0]), printable(pair[1]))
+			fmt.Fprintf(p, "%-*s  %s\n", width, printable(pair[0]), printable(pair[1]))
 		}
 	}
 }

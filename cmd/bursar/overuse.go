@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/agent"
-	"github.com/bursar/bursar/client"
+		"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/endreason"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -172,7 +172,7 @@ func exitNote(a *bursarv1.Allocation) string {
 		status = &bursarv1.ExitStatus{Code: status.Code, Signal: status.GetSignal()}
 	}
 	text := exitText(status)
-	killed := agent.ExitText(&bursarv1.ExitStatus{Signal: status.GetSignal()})
+	killed := "killed by " + endreason.Signal(status.GetSignal())
 	if begins(a.GetReason(), "exit "+text) || status.GetSignal() != 0 && begins(a.GetReason(), killed) {
 		return ""
 	}

@@ -119,7 +119,7 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 		req.RequestId = client.NewRequestID()
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
-	command.Stdin, command.Stdout, command.Stderr = c.in, c.out.file, c.err
+	command.Stdin, command.Stdout, command.Stderr = c.in, c.stdout(), c.err
 	command.Env = append(append(inherited(), env...), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
 	// A command that reads from the terminal stays in our process group: in another it would be in
 	// the background and could not read.

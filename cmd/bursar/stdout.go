@@ -14,8 +14,6 @@ import (
 // goroutines may write. The zero value has no file.
 type stdout struct {
 	file *os.File
-	// json: the data is JSON.
-	json bool
 
 	mu  sync.Mutex
 	err error // guarded by mu; of type *outputError
@@ -28,14 +26,15 @@ func (e *outputError) Error() string { return "the output is lost: " + e.err.Err
 
 func (e *outputError) Unwrap() error { return e.err }
 
-// Write writes to the file. The error is an *outputError.
-func (s *stdout) Write(text []byte) (int, error) {
+// write writes to the file text, or JSON, which must mean the same afterwards. The error is an
+// *outputError.
+func (s *stdout) write(text []byte, isJSON bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return 0, s.err
 	}
-	n, err := harmless{s.file, s.json}.Write(text)
+	n, err := harmless{s.file, isJSON}.Write(text)
 	if err != nil {
 		s.err = &outputError{err}
 	}
