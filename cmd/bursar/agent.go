@@ -95,7 +95,7 @@ const agentStops = 15 * time.Second
 func serveAgent(
 	ctx context.Context, c *cli, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
 ) error {
-	log, err := logs.logger(c.err, config.LogLevel)
+	log, err := logs.logger(c.Err, config.LogLevel)
 	if err != nil {
 		return err
 	}

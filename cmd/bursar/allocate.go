@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -48,7 +49,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
-		c.warn(f.doubts())
+		c.Warn(f.doubts())
 		req.Async = *async
 		cl, err := c.either(cmd)
 		if err != nil {
@@ -58,7 +59,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
-		if err := c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { printGrant(c.printer, allocation) }); err != nil {
+		if err := c.Print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { printGrant(c.Printer, allocation) }); err != nil {
 			return fmt.Errorf("%w; the allocation is there: its id is %s", err, allocation.GetId())
 		}
 		return nil
@@ -95,18 +96,18 @@ func allocate(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1
 }
 
 // printGrant prints the id for scripts, and for people what to do next.
-func printGrant(out *printer, a *bursarv1.Allocation) {
-	out.printf("%s\n", a.GetId())
+func printGrant(out *render.Printer, a *bursarv1.Allocation) {
+	out.Printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		out.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
+		out.Sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), render.TimeText(a.GetExpireTime()), a.GetId())
 		return
 	}
 	engine := "--pid PID"
 	if len(a.GetEntitled().GetExternal()) > 0 {
 		engine += " --application ID"
 	}
-	out.sayf("%s %s on host %s until %s; next: bursar confirm %s %s",
-		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId(), engine)
+	out.Sayf("%s %s on host %s until %s; next: bursar confirm %s %s",
+		render.AllocationState(a.GetState()), render.ResourceText(a.GetEntitled()), a.GetHostId(), render.TimeText(a.GetExpireTime()), a.GetId(), engine)
 }
 
 func cancelCommand(c *connections) *cobra.Command {
@@ -173,7 +174,7 @@ func onAllocation(
 	if err != nil {
 		return err
 	}
-	return onAllocationAt(cmd.Context(), c.printer, cl, text, do)
+	return onAllocationAt(cmd.Context(), c.Printer, cl, text, do)
 }
 
 // onEachAllocation changes each of the allocations that texts name, and prints each.
@@ -185,11 +186,11 @@ func onEachAllocation(
 		return err
 	}
 	ctx := cmd.Context()
-	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.printer, cl, id, do) })
+	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.Printer, cl, id, do) })
 }
 
 func onAllocationAt(
-	ctx context.Context, out *printer, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+	ctx context.Context, out *render.Printer, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	id, err := allocationID(ctx, cl, text)
 	if err != nil {
@@ -199,7 +200,7 @@ func onAllocationAt(
 }
 
 func onAllocationID(
-	ctx context.Context, out *printer, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+	ctx context.Context, out *render.Printer, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
 	allocation, err := do(ctx, cl, id)
 	if err != nil {
@@ -208,10 +209,5 @@ func onAllocationID(
 	if allocation == nil {
 		return &noSuchError{"allocation", id}
 	}
-	return printAllocationLine(out, allocation)
-}
-
-// printAllocationLine prints an allocation in one line, or all of it as JSON.
-func printAllocationLine(out *printer, a *bursarv1.Allocation) error {
-	return out.print(a, func() { out.printf("%s %s\n", a.GetId(), allocationLine(a)) })
+	return render.PrintAllocationLine(out, allocation)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers"
@@ -63,7 +64,7 @@ is one answer for each cluster.`,
 			return err
 		}
 		if len(configured.GetProviders()) == 0 {
-			printProviders(c.printer, nil)
+			printProviders(c.Printer, nil)
 		}
 		return checkByCoordinator(ctx, c.reporter, cl, selection{configured.GetProviders(), true})
 	}
@@ -105,7 +106,7 @@ func checkFile(ctx context.Context, c *cli, file string) error {
 		return configError(err)
 	}
 	if len(list) == 0 {
-		c.sayf("%s: no providers", name)
+		c.Sayf("%s: no providers", name)
 	}
 	// What a provider has started is ended with us: it is in no group that the terminal signals.
 	ctx, interrupts := catchInterrupts(ctx)
@@ -129,11 +130,11 @@ func checkAll(ctx context.Context, c *reporter, s selection, check func(*bursarv
 			return ctx.Err()
 		}
 		if err == nil {
-			err = c.print(res, func() {
+			err = c.Print(res, func() {
 				if i > 0 {
-					c.printf("\n")
+					c.Printf("\n")
 				}
-				printCheck(c.printer, res, s)
+				printCheck(c.Printer, res, s)
 			})
 			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
 				err = &exitError{code: exitUnavailable}
@@ -156,29 +157,29 @@ func checkAll(ctx context.Context, c *reporter, s selection, check func(*bursarv
 }
 
 // printCheck prints the result of a check: a line for each server, what was read, and what is odd.
-func printCheck(out *printer, res *bursarv1.CheckProviderResponse, among selection) {
+func printCheck(out *render.Printer, res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
-	out.printf("%s\n", providerName(p))
+	out.Printf("%s\n", render.ProviderName(p))
 	var rows [][]string
 	for _, s := range res.GetServers() {
 		// The address stands in front of it already.
-		wrong := strings.TrimPrefix(oneLine(s.GetError()), s.GetAddress()+" ")
+		wrong := strings.TrimPrefix(render.OneLine(s.GetError()), s.GetAddress()+" ")
 		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), wrong})
 	}
 	if len(rows) > 0 {
-		out.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
+		out.Table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
 	}
 	h := p.GetHealth()
 	facts := []string{"  queues", "", "  default", among.defaultNote(p), "  cannot be read", ""}
 	if h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
 		facts[1] = queuesNote(res.GetQueues())
 	} else {
-		facts[5] = firstSet(oneLine(h.GetMessage()), "it did not say why")
+		facts[5] = firstSet(render.OneLine(h.GetMessage()), "it did not say why")
 	}
 	for _, warning := range checkWarnings(res) {
 		facts = append(facts, "  warning", warning)
 	}
-	out.facts(facts...)
+	out.Facts(facts...)
 	if p.GetKind() == exec.Kind().Name() && h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
 		printFigures(out, res.GetQueues())
 	}
@@ -188,19 +189,19 @@ func printCheck(out *printer, res *bursarv1.CheckProviderResponse, among selecti
 const mostFigures = 50
 
 // printFigures shows what the figures of a command became.
-func printFigures(out *printer, queues []*bursarv1.Queue) {
+func printFigures(out *render.Printer, queues []*bursarv1.Queue) {
 	rows := make([][]string, 0, len(queues))
 	for _, q := range queues[:min(len(queues), mostFigures)] {
 		path := q.GetPath()
 		if q.GetPartition() != "" {
 			path += "@" + q.GetPartition()
 		}
-		limit := resourceText(q.GetAccount().GetLimit())
-		rows = append(rows, []string{"  " + path, firstSet(limit, "none"), firstSet(resourceText(q.GetUsed()), "none"), q.GetState()})
+		limit := render.ResourceText(q.GetAccount().GetLimit())
+		rows = append(rows, []string{"  " + path, firstSet(limit, "none"), firstSet(render.ResourceText(q.GetUsed()), "none"), q.GetState()})
 	}
-	out.table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
+	out.Table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
 	if more := len(queues) - mostFigures; more > 0 {
-		out.printf("  %d more\n", more)
+		out.Printf("  %d more\n", more)
 	}
 }
 
@@ -223,7 +224,7 @@ func (s selection) defaultNote(p *bursarv1.Provider) string {
 		return ""
 	}
 	for _, listed := range s.list { // the configuration, which the answer need not repeat
-		if providerName(listed) == providerName(p) {
+		if render.ProviderName(listed) == render.ProviderName(p) {
 			p = listed
 		}
 	}
@@ -237,7 +238,7 @@ func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
 		return nil
 	}
 	if h.GetMessage() != "" {
-		warnings = append(warnings, oneLine(h.GetMessage()))
+		warnings = append(warnings, render.OneLine(h.GetMessage()))
 	}
 	var active, versions []string
 	for _, s := range res.GetServers() {
@@ -275,7 +276,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	}
 	opened, err := kind.Open(p.GetCluster(), p.GetSettings())
 	if err != nil {
-		return nil, configError(fmt.Errorf("%s: %w", providerName(p), err))
+		return nil, configError(fmt.Errorf("%s: %w", render.ProviderName(p), err))
 	}
 	provider := providers.Clean(opened)
 	defer provider.Close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/tracing"
 )
 
@@ -48,7 +49,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.begun && saysJSON(args) {
-		c.output = outputJSON // the flag may be behind the mistake
+		c.Form = render.OutputJSON // the flag may be behind the mistake
 	}
 	if err != nil && !c.begun {
 		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
@@ -61,7 +62,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 }
 
 func newCLI(s streams) *cli {
-	return &cli{in: s.in, connections: newConnections(newReporter(newPrinter(s.out, s.err)))}
+	return &cli{in: s.in, connections: newConnections(newReporter(render.NewPrinter(s.out, s.err)))}
 }
 
 func (c *cli) root() *cobra.Command {
@@ -84,7 +85,7 @@ Try it on this machine:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(c.output); err != nil {
+			if err := checkOutput(c.Form); err != nil {
 				return err
 			}
 			c.begun, c.flags = true, cmd.Flags()
@@ -95,12 +96,12 @@ Try it on this machine:
 	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asksVersion {
-			return printVersion(c.printer)
+			return printVersion(c.Printer)
 		}
 		return cmd.Help()
 	}
 	root.SetOut(c)
-	root.SetErr(harmless{to: c.err})
+	root.SetErr(render.Harmless{To: c.Err})
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
 		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
@@ -112,7 +113,7 @@ Try it on this machine:
 		"(env BURSAR_ADDR, default "+defaultAddr+")")
 	flags.StringVar(&c.agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
 	c.credentials.add(flags)
-	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
+	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
 	for group, commands := range map[string][]*cobra.Command{
 		groupUse: {
@@ -123,7 +124,7 @@ Try it on this machine:
 			statusCommand(c.connections), hostsCommand(c.connections), allocationsCommand(c.connections), quotasCommand(c.connections), queuesCommand(c), providersCommand(c.connections), watchCommand(c.connections),
 			auditCommand(c.connections),
 		},
-		groupOperate: {quotaCommand(c), providerCommand(c.connections), hostCommand(c.connections), tokenCommand(c.printer), storeCommand(c.printer), linkisCommand(c)},
+		groupOperate: {quotaCommand(c), providerCommand(c.connections), hostCommand(c.connections), tokenCommand(c.Printer), storeCommand(c.Printer), linkisCommand(c)},
 		groupServe:   {devCommand(c), coordinatorCommand(c), agentCommand(c)},
 	} {
 		for _, command := range commands {
@@ -131,7 +132,7 @@ Try it on this machine:
 			root.AddCommand(command)
 		}
 	}
-	root.AddCommand(versionCommand(c.printer))
+	root.AddCommand(versionCommand(c.Printer))
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
 	c.complete(root)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bursar/bursar/internal/spelling"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -29,10 +29,6 @@ func queueArg(text string) (resource.Address, error) {
 	return at, nil
 }
 
-func clusterText(kind, cluster string) string { return kind + ":" + spelling.Name(cluster, ":,@") }
-
-func providerName(p *bursarv1.Provider) string { return clusterText(p.GetKind(), p.GetCluster()) }
-
 // completeProviders offers the shell the clusters that providers read.
 func (c *connections) completeProviders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
@@ -48,7 +44,7 @@ func (c *connections) completeProviders(cmd *cobra.Command, args []string, _ str
 	}
 	var found []cobra.Completion
 	for _, p := range res.GetProviders() {
-		found = append(found, cobra.CompletionWithDesc(providerName(p), providerState(p)))
+		found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), providerState(p)))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
@@ -75,7 +71,7 @@ func (c *connections) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]c
 		if q.GetUnaddressable() != "" {
 			continue
 		}
-		found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+quantitiesText(q.GetAvailable())))
+		found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

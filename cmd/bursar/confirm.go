@@ -94,7 +94,7 @@ out.`,
 		if err != nil {
 			return err
 		}
-		return confirmEnd(onAllocationAt(cmd.Context(), c.printer, cl, text,
+		return confirmEnd(onAllocationAt(cmd.Context(), c.Printer, cl, text,
 			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				req.Id = id
 				if f.addsToOne() {

@@ -89,7 +89,7 @@ func keepProcessorFree() {
 func serveCoordinator(
 	ctx context.Context, c *cli, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
 ) error {
-	log, err := logs.logger(c.err, config.LogLevel)
+	log, err := logs.logger(c.Err, config.LogLevel)
 	if err != nil {
 		return err
 	}

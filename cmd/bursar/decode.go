@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -54,9 +55,9 @@ and state. A figure that the answer does not have is left out.`,
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if doubts := scheduler.Doubts(); doubts != "" {
-			c.sayf("%s: %s", name, doubts)
+			c.Sayf("%s: %s", name, doubts)
 		}
-		return printDecoded(c.printer, scheduler)
+		return printDecoded(c.Printer, scheduler)
 	}
 	return cmd
 }
@@ -109,8 +110,8 @@ func vectorMessage(v *resource.Vector) *bursarv1.Resource {
 	return convert.VectorToProto(*v)
 }
 
-func printDecoded(out *printer, s *yarn.Scheduler) error {
-	if out.isJSON() {
+func printDecoded(out *render.Printer, s *yarn.Scheduler) error {
+	if out.IsJSON() {
 		list := struct {
 			Queues []decodedQueue `json:"queues"`
 		}{make([]decodedQueue, len(s.Entries))}
@@ -128,19 +129,19 @@ func printDecoded(out *printer, s *yarn.Scheduler) error {
 		_, err = fmt.Fprintf(out, "%s\n", text)
 		return err //nolint:wrapcheck // names the file
 	}
-	out.printf("%s scheduler, %s\n", s.Kind, counted(len(s.Entries), "entry", "entries"))
+	out.Printf("%s scheduler, %s\n", s.Kind, render.Counted(len(s.Entries), "entry", "entries"))
 	var rows [][]string
 	for _, e := range s.Entries {
 		q := &bursarv1.Queue{Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications}
 		row := []string{
-			spelling.Name(e.Path, ",@"), spelling.Name(e.Partition, ",@"), e.State, limitText(vectorMessage(e.Limit)), quantitiesText(vectorMessage(e.Used)), quantitiesText(vectorMessage(e.Guaranteed)),
-			percentText(e.AbsoluteCapacity), percentText(e.AbsoluteMaxCapacity), applicationsText(q),
+			spelling.Name(e.Path, ",@"), spelling.Name(e.Partition, ",@"), e.State, render.LimitText(vectorMessage(e.Limit)), render.QuantitiesText(vectorMessage(e.Used)), render.QuantitiesText(vectorMessage(e.Guaranteed)),
+			render.PercentText(e.AbsoluteCapacity), render.PercentText(e.AbsoluteMaxCapacity), render.ApplicationsText(q),
 		}
-		if out.wide() {
-			row = append(row, quantitiesText(vectorMessage(e.Reserved)), e.DefaultPartition)
+		if out.Wide() {
+			row = append(row, render.QuantitiesText(vectorMessage(e.Reserved)), e.DefaultPartition)
 		}
 		rows = append(rows, row)
 	}
-	out.table([]string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "GUARANTEED", "CAPACITY", "MAX CAPACITY", "APPS", "RESERVED", "DEFAULT PARTITION"}, rows)
+	out.Table([]string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "GUARANTEED", "CAPACITY", "MAX CAPACITY", "APPS", "RESERVED", "DEFAULT PARTITION"}, rows)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -21,11 +22,11 @@ import (
 func showDemo(ctx context.Context, c *connections, cl *client.Client, host *bursarv1.Host) error {
 	free := host.GetAccount().GetAvailable().GetCpuMillis()
 	if free < 100 {
-		c.printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
+		c.Printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
 		return nil
 	}
 	all, some := resource.FormatCPU(free), resource.FormatCPU(max(50, free/2))
-	c.printf("\nthe main job, with real processes:\n\n")
+	c.Printf("\nthe main job, with real processes:\n\n")
 	d := &demonstration{calls: c, client: cl, ended: make(map[string]bool)}
 	defer d.running.Wait()
 
@@ -41,14 +42,14 @@ func showDemo(ctx context.Context, c *connections, cl *client.Client, host *burs
 	if err := d.await(ctx, "third", bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED); err != nil {
 		return err
 	}
-	c.printf("\n$ bursar allocations --label user=demo\n")
+	c.Printf("\n$ bursar allocations --label user=demo\n")
 	list := listFlags{labels: filterFlag{"user": "demo"}}
 	now, _, err := list.list(ctx, cl)
 	if err != nil {
 		return err
 	}
-	printAllocations(c.printer, now.GetAllocations(), list.text())
-	c.printf("\n")
+	render.PrintAllocations(c.Printer, now.GetAllocations(), list.text())
+	c.Printf("\n")
 	return nil
 }
 
@@ -74,9 +75,9 @@ func (d *demonstration) start(ctx context.Context, name string, args ...string) 
 		d.ended[name] = true
 		switch {
 		case err != nil:
-			d.calls.printf("%7s | %v\n", name, err)
+			d.calls.Printf("%7s | %v\n", name, err)
 		case ctx.Err() == nil:
-			d.calls.printf("%7s | ended with code %d\n", name, code)
+			d.calls.Printf("%7s | ended with code %d\n", name, code)
 		}
 	})
 }
@@ -145,7 +146,7 @@ func (d *demonstration) hasEnded(name string) bool {
 func (d *demonstration) say(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.calls.printf("%s\n", line)
+	d.calls.Printf("%s\n", line)
 }
 
 // quoted writes arguments so that a shell reads them as they are.

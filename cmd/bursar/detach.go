@@ -115,7 +115,7 @@ func runDetached(ctx context.Context, c *reporter, cl *client.Client, req *bursa
 	if err != nil {
 		return err
 	}
-	sayNormalized(c.printer, allocation)
+	sayNormalized(c.Printer, allocation)
 	wanted.Id = allocation.GetId()
 	launching, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
@@ -128,9 +128,9 @@ func runDetached(ctx context.Context, c *reporter, cl *client.Client, req *bursa
 		_, err := cl.Allocations().Stop(launching, &bursarv1.StopRequest{Id: allocation.GetId(), Reason: "its launcher has asked for a limit, and it has none"})
 		return errors.Join(client.ErrNoLimit, err)
 	}
-	err = c.print(launched, func() {
-		c.printf("%s\n", launched.GetAllocation().GetId())
-		c.sayf("runs as process %d; its output goes to %s", launched.GetAllocation().GetProcess().GetPid(), launched.GetLogDirectory())
+	err = c.Print(launched, func() {
+		c.Printf("%s\n", launched.GetAllocation().GetId())
+		c.Sayf("runs as process %d; its output goes to %s", launched.GetAllocation().GetProcess().GetPid(), launched.GetLogDirectory())
 	})
 	if err != nil {
 		return fmt.Errorf("%w; the command runs: its allocation's id is %s", err, allocation.GetId())
@@ -158,11 +158,11 @@ func giveBack(ctx context.Context, c *reporter, cl *client.Client, id string, la
 	defer cancel()
 	if client.Undecided(launch) {
 		if _, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Reason: "its launch failed"}); err != nil {
-			c.sayf("bursar: %s; the command may run: see bursar allocations %s", c.message(err), id)
+			c.Sayf("bursar: %s; the command may run: see bursar allocations %s", c.message(err), id)
 		}
 		return
 	}
 	if _, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: "not started"}); err != nil {
-		c.sayf("bursar: %s; the reservation expires by itself", c.message(err))
+		c.Sayf("bursar: %s; the reservation expires by itself", c.message(err))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -81,7 +82,7 @@ stateDir and logLevel.`,
 	flags.BoolVar(&f.demo, "demo", false, "show the main job first: one engine granted, one that waits for it, one refused")
 	logs := addLogFlags(cmd, "warn")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err, "")
+		log, err := logs.logger(c.Err, "")
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Serve
 		return err
 	}
 	if config.Engines.Keeper == "" {
-		config.Engines.Keeper = devKeeper(c.printer)
+		config.Engines.Keeper = devKeeper(c.Printer)
 	}
 	host, err := openAgent(ctx, c, config, loaded, agentStart{}, log)
 	if err != nil {
@@ -189,7 +190,7 @@ const keeperName = "bursar-keeper"
 
 // devKeeper is the path of the keeper: next to this program, on the search path, or where packages
 // put it. If it is nowhere, dev says so and goes on, because most commands do without it.
-func devKeeper(out *printer) string {
+func devKeeper(out *render.Printer) string {
 	own, err := os.Executable()
 	if err != nil {
 		own = "/usr/bin/bursar"
@@ -201,7 +202,7 @@ func devKeeper(out *printer) string {
 			return path
 		}
 	}
-	out.sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
+	out.Sayf("bursar: the program %s is missing: engines cannot be started in the background (bursar run --detach). It is a second, small program, which is built with bursar: "+
 		"want it next to this one, as `make build` puts it, or `go build -o %s ./cmd/bursar-keeper`", keeperName, spelling.Shell(sibling))
 	return sibling
 }
@@ -221,13 +222,13 @@ func devUp(ctx context.Context, c *connections, f devFlags, target, hostID strin
 		return err
 	}
 	limit := res.GetHost().GetAccount().GetLimit()
-	c.printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))
-	c.facts(
+	c.Printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))
+	c.Facts(
 		"  coordinator", target,
 		"  agent", f.socket,
 		"  data", f.dataDir,
 		"  host", fmt.Sprintf("%s gives away %s and %s, measured free now: %s", hostID,
-			amountText(resource.Memory, limit.GetMemoryBytes()), amountText(resource.CPU, limit.GetCpuMillis()), headroom(res.GetHost())),
+			render.AmountText(resource.Memory, limit.GetMemoryBytes()), render.AmountText(resource.CPU, limit.GetCpuMillis()), headroom(res.GetHost())),
 	)
 	if f.demo {
 		if err := showDemo(ctx, c, cl, res.GetHost()); err != nil {
@@ -237,9 +238,9 @@ func devUp(ctx context.Context, c *connections, f devFlags, target, hostID strin
 			return err
 		}
 	}
-	c.printf("\nin another terminal:\n")
-	c.printf("  export BURSAR_ADDR=%s\n  export BURSAR_AGENT=%s\n", target, f.socket)
-	c.printf(`  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
+	c.Printf("\nin another terminal:\n")
+	c.Printf("  export BURSAR_ADDR=%s\n  export BURSAR_AGENT=%s\n", target, f.socket)
+	c.Printf(`  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
   bursar hosts
   bursar allocations
   bursar explain --memory 256MiB --cpu 500m --label user=$USER

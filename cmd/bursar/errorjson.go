@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 )
 
 // failure is what -o json prints of an error: {"error": {…}}, in one line of stderr, so that it can
@@ -49,10 +50,10 @@ func (r *reporter) describeJSON(err error) []byte {
 		f.Code = call.Code().String()
 	}
 	if insufficient, ok := client.Insufficient(err); ok {
-		f.InsufficientResources, _ = jsonText(insufficient) // the notes say it all, too
+		f.InsufficientResources, _ = render.JSONText(insufficient) // the notes say it all, too
 	}
 	if field, ok := client.InvalidField(err); ok {
-		f.InvalidField, _ = jsonText(field)
+		f.InvalidField, _ = render.JSONText(field)
 	}
 	var line bytes.Buffer
 	out := json.NewEncoder(&line)
@@ -73,7 +74,7 @@ func saysJSON(args []string) bool {
 		case "-ojson", "-o=json", "--output=json":
 			return true
 		case "-o", "--output":
-			return i+1 < len(args) && args[i+1] == outputJSON
+			return i+1 < len(args) && args[i+1] == render.OutputJSON
 		}
 	}
 	return false

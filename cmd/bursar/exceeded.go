@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
 // sayExceeded prints what becomes of an engine that was seen to use more memory than it is entitled
 // to now.
-func (p *printer) sayExceeded(a *bursarv1.Allocation, now time.Time) {
+func sayExceeded(out *render.Printer, a *bursarv1.Allocation, now time.Time) {
 	if text := exceededText(a, now); text != "" {
-		p.sayf("bursar: %s", text)
+		out.Sayf("bursar: %s", text)
 	}
 }
 
@@ -21,12 +22,12 @@ func exceededText(a *bursarv1.Allocation, now time.Time) string {
 	for _, u := range a.GetOverUse() {
 		if u.GetDimension() == resource.Memory && u.GetUsed() > entitled {
 			return fmt.Sprintf("it uses %s of memory, and is entitled to %s now: %s",
-				memoryText(max(u.GetUsed(), a.GetUnreclaimableBytes())), memoryText(entitled), consequence(u, now))
+				render.MemoryText(max(u.GetUsed(), a.GetUnreclaimableBytes())), render.MemoryText(entitled), consequence(u, now))
 		}
 	}
 	if used := a.GetUnreclaimableBytes(); entitled > 0 && used > entitled {
 		return fmt.Sprintf("it uses %s of memory, and is entitled to %s now: its host may tolerate, show, limit or stop that; see bursar allocations %s",
-			memoryText(used), memoryText(entitled), a.GetId())
+			render.MemoryText(used), render.MemoryText(entitled), a.GetId())
 	}
 	return ""
 }
@@ -42,7 +43,7 @@ func consequence(u *bursarv1.OverUse, now time.Time) string {
 		return "the kernel takes back what it can; the lower limit holds as soon as the engine uses less than that, and kills what needs more from then on (policy limit)"
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL:
 		if u.GetStopTime() != nil {
-			return fmt.Sprintf("it is stopped in %s if this goes on (policy kill)", until(u.GetStopTime(), now))
+			return fmt.Sprintf("it is stopped in %s if this goes on (policy kill)", render.Until(u.GetStopTime(), now))
 		}
 		return "it is stopped if this goes on (policy kill)"
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED:

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -129,7 +130,7 @@ func (f filterFlag) text() string {
 	if len(f) == 0 {
 		return ""
 	}
-	return "--label " + spelling.Shell(labelsText(f))
+	return "--label " + spelling.Shell(render.LabelsText(f))
 }
 
 // namesFlag adds names from "a,b". One with a comma, or blanks at its ends, is in double quotes.
@@ -155,15 +156,6 @@ func (f namesFlag) Set(text string) error {
 		rest, text = behind, strings.TrimPrefix(behind, ",")
 	}
 	return nil
-}
-
-// namesText writes names as namesFlag reads them.
-func namesText(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = spelling.Name(name, ",")
-	}
-	return strings.Join(texts, ", ")
 }
 
 // filtersOf puts together what filters a list; empty without any.

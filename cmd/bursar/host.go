@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -57,7 +58,7 @@ another host's name does not count.`,
 		}
 		return onHosts(c, cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
-			sayIfExpected(c.printer, res.GetHost())
+			sayIfExpected(c.Printer, res.GetHost())
 			return res.GetHost(), err
 		})
 	}
@@ -65,9 +66,9 @@ another host's name does not count.`,
 }
 
 // sayIfExpected says that an order waits for a host: the name may be a mistake.
-func sayIfExpected(out *printer, host *bursarv1.Host) {
+func sayIfExpected(out *render.Printer, host *bursarv1.Host) {
 	if host.GetState() == bursarv1.HostState_HOST_STATE_EXPECTED {
-		out.sayf("no host has the name %s yet: the order waits for it", host.GetId())
+		out.Sayf("no host has the name %s yet: the order waits for it", host.GetId())
 	}
 }
 
@@ -129,28 +130,28 @@ code 1 when the time is over.`,
 			if err != nil {
 				return err
 			}
-			sayIfExpected(c.printer, res.GetHost())
+			sayIfExpected(c.Printer, res.GetHost())
 			if *wait > 0 && !isEmpty(res.GetHost()) {
 				full = append(full, id)
-				if c.isJSON() {
+				if c.IsJSON() {
 					return nil // it is printed when it is empty
 				}
 			}
-			return printHostLine(c.printer, res.GetHost())
+			return printHostLine(c.Printer, res.GetHost())
 		})
 		if len(full) == 0 {
 			return failed
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *wait)
 		defer cancel()
-		late := c.each(full, func(id string) error { return awaitEmpty(ctx, c.printer, cl, id, *wait) })
+		late := c.each(full, func(id string) error { return awaitEmpty(ctx, c.Printer, cl, id, *wait) })
 		return cmp.Or(failed, late)
 	}
 	return cmd
 }
 
 // awaitEmpty waits until nothing is left on a host, and prints it.
-func awaitEmpty(ctx context.Context, out *printer, cl *client.Client, id string, most time.Duration) error {
+func awaitEmpty(ctx context.Context, out *render.Printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Host
 	err := waitFor(ctx, func() (bool, error) {
 		res, err := cl.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: id})
@@ -208,9 +209,9 @@ wants whole ids: the beginning of one could be that of another host later.`,
 				return err
 			}
 			if reports[id] {
-				c.sayf("%s: its agent reports, and brings it back with its next report: stop the agent first to be rid of it", id)
+				c.Sayf("%s: its agent reports, and brings it back with its next report: stop the agent first to be rid of it", id)
 			}
-			return c.print(res, func() { c.printf("%s removed\n", id) })
+			return c.Print(res, func() { c.Printf("%s removed\n", id) })
 		})
 	}
 	return cmd
@@ -253,15 +254,15 @@ accepts all on the host. Look at them first, with
 					break
 				}
 			}
-			return c.print(all, func() {
+			return c.Print(all, func() {
 				for _, a := range all.GetAccepted() {
-					c.printf("%s accepted: %s\n", a.GetId(), labelsText(a.GetLabels()))
+					c.Printf("%s accepted: %s\n", a.GetId(), render.LabelsText(a.GetLabels()))
 				}
 				switch {
 				case all.GetLeft() > 0:
-					c.printf("%d left: their claims are more than can be counted\n", all.GetLeft())
+					c.Printf("%d left: their claims are more than can be counted\n", all.GetLeft())
 				case len(all.GetAccepted()) == 0:
-					c.sayf("host %s has no engines to accept", host)
+					c.Sayf("host %s has no engines to accept", host)
 				}
 			})
 		},
@@ -282,17 +283,17 @@ func onHosts(
 		if err != nil {
 			return err
 		}
-		return printHostLine(c.printer, host)
+		return printHostLine(c.Printer, host)
 	})
 }
 
 // printHostLine prints a host in one line, or all of it as JSON.
-func printHostLine(out *printer, host *bursarv1.Host) error {
-	return out.print(host, func() {
-		note := hostNote(host, time.Now())
+func printHostLine(out *render.Printer, host *bursarv1.Host) error {
+	return out.Print(host, func() {
+		note := render.HostNote(host, time.Now())
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		out.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, liveText(host))
+		out.Printf("%s %s%s, %s\n", host.GetId(), render.HostState(host), note, liveText(host))
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -201,7 +202,7 @@ func TestNothingThatAServerSaysMovesTheCursor(t *testing.T) {
 					for _, stream := range []string{"out", "err"} {
 						text := printed[stream]
 						for line := range strings.SplitSeq(text, "\n") {
-							if plain := strings.ReplaceAll(line, "\t", ""); printable(plain) != plain || strings.HasPrefix(line, "forged") {
+							if plain := strings.ReplaceAll(line, "\t", ""); render.Printable(plain) != plain || strings.HasPrefix(line, "forged") {
 								t.Errorf("std%s: %q", stream, line)
 							}
 						}
@@ -271,7 +272,7 @@ func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.TrimPrefix(string(text), "\r\033[K")
-	if !strings.Contains(line, "forged") || printable(line) != line {
+	if !strings.Contains(line, "forged") || render.Printable(line) != line {
 		t.Errorf("%q", line)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -54,7 +55,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res.GetHost(), func() { printHost(c.printer, res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
+			return c.Print(res.GetHost(), func() { printHost(c.Printer, res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
 		}
 		filter := filtersOf(labels.text(), filterText("--state", states...))
 		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
@@ -73,94 +74,94 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			all.Hosts = append(all.Hosts, page.GetHosts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { printHosts(c.printer, all.GetHosts(), filter) })
+		return c.Print(all, func() { printHosts(c.Printer, all.GetHosts(), filter) })
 	}
 	return cmd
 }
 
 // printHosts prints those that a filter has left.
-func printHosts(out *printer, hosts []*bursarv1.Host, filter string) {
+func printHosts(out *render.Printer, hosts []*bursarv1.Host, filter string) {
 	switch {
 	case len(hosts) == 0 && filter != "":
-		out.sayf("no host matches %s", filter)
+		out.Sayf("no host matches %s", filter)
 		return
 	case len(hosts) == 0:
-		out.sayf("no hosts: `bursar agent` on a machine makes it one")
+		out.Sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}
 	header := []string{"HOST", "STATE", "ENGINES", "RESERVED", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
-	if out.wide() {
+	if out.Wide() {
 		header = append(header, "HOST MEMORY FREE", "HOST CORES USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
 	}
 	header = append(header, "NOTE")
 	now := time.Now()
 	var rows [][]string
 	for _, h := range hosts {
-		a, used := h.GetAccount(), orEmpty(h.GetEnginesMeasured())
+		a, used := h.GetAccount(), render.OrEmpty(h.GetEnginesMeasured())
 		row := []string{
-			h.GetId(), hostState(h), fmt.Sprint(engines(h)), count(h.GetReservations()), count(a.GetWaiting()),
-			booked(a, resource.Memory), optional(resource.Memory, memoryInUse(used, h.GetEnginesUnreclaimableBytes())), headroom(h),
-			booked(a, resource.CPU), optional(resource.CPU, used.CpuMillis),
-			otherBooked(a), since(h.GetLastSyncTime(), now),
+			h.GetId(), render.HostState(h), fmt.Sprint(engines(h)), render.Count(h.GetReservations()), render.Count(a.GetWaiting()),
+			booked(a, resource.Memory), render.Optional(resource.Memory, render.MemoryInUse(used, h.GetEnginesUnreclaimableBytes())), headroom(h),
+			booked(a, resource.CPU), render.Optional(resource.CPU, used.CpuMillis),
+			otherBooked(a), render.Since(h.GetLastSyncTime(), now),
 		}
-		if out.wide() {
+		if out.Wide() {
 			s := h.GetSample()
 			if s == nil {
 				s = &bursarv1.HostSample{}
 			}
-			row = append(row, share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
-				load(s), labelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
+			row = append(row, render.Share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), render.Share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
+				load(s), render.LabelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
 		}
-		rows = append(rows, append(row, hostNote(h, now)))
+		rows = append(rows, append(row, render.HostNote(h, now)))
 	}
-	out.table(header, rows)
+	out.Table(header, rows)
 }
 
-func printHost(out *printer, h *bursarv1.Host, overUses []string) {
+func printHost(out *render.Printer, h *bursarv1.Host, overUses []string) {
 	now := time.Now()
 	s := h.GetSample()
-	out.facts(append([]string{
+	out.Facts(append([]string{
 		"id", h.GetId(),
-		"state", hostState(h),
-		"takes no engines", unavailableText(h, now),
+		"state", render.HostState(h),
+		"takes no engines", render.UnavailableText(h, now),
 		"also calls for it", h.GetStranger(),
 		"same machine as", strings.Join(h.GetSameMachine(), ", "),
 		"may not have", strings.Join(h.GetCut(), "; "),
 		"note", strings.Join(h.GetSample().GetNotes(), "; "),
-		"not accepted yet", count(h.GetUnaccepted()),
+		"not accepted yet", render.Count(h.GetUnaccepted()),
 		"address", h.GetAddress(),
-		"labels", labelsText(h.GetLabels()),
+		"labels", render.LabelsText(h.GetLabels()),
 		"agent", h.GetVersion(),
-		"registered", ago(h.GetRegisterTime(), now),
-		"last report", ago(h.GetLastSyncTime(), now),
+		"registered", render.Ago(h.GetRegisterTime(), now),
+		"last report", render.Ago(h.GetLastSyncTime(), now),
 		"engines", fmt.Sprint(engines(h)),
-		"reservations", count(h.GetReservations()),
-		"engines use", usesText(h.GetEnginesMeasured(), h.GetEnginesUnreclaimableBytes()),
+		"reservations", render.Count(h.GetReservations()),
+		"engines use", render.UsesText(h.GetEnginesMeasured(), h.GetEnginesUnreclaimableBytes()),
 		"headroom", headroom(h),
 	}, overUses...)...)
 	if s != nil {
-		out.printf("\nmeasured %s\n", ago(s.GetSampleTime(), now))
+		out.Printf("\nmeasured %s\n", render.Ago(s.GetSampleTime(), now))
 		facts := []string{
-			"  memory free", share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes),
-			"  kept for the machine", optional(resource.Memory, s.MemorySafetyBytes),
-			"  cpu used", share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
+			"  memory free", render.Share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes),
+			"  kept for the machine", render.Optional(resource.Memory, s.MemorySafetyBytes),
+			"  cpu used", render.Share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
 			"  load", load(s),
 			"  memory stalls", percent(s.MemorySomeAvg10, s.MemoryFullAvg10),
-			"  swap used", share(resource.Memory, s.SwapUsedBytes, s.SwapTotalBytes),
+			"  swap used", render.Share(resource.Memory, s.SwapUsedBytes, s.SwapTotalBytes),
 			"  huge pages free", hugePages(s),
-			"  " + outOfMemory, killedText(s),
+			"  " + render.OutOfMemory, killedText(s),
 			"  processes", fmt.Sprint(s.GetProcesses()),
 		}
 		for _, d := range s.GetDisks() {
-			facts = append(facts, "  disk "+printable(d.GetPath()), diskText(d))
+			facts = append(facts, "  disk "+render.Printable(d.GetPath()), render.DiskText(d))
 		}
-		out.facts(facts...)
+		out.Facts(facts...)
 		for _, source := range slices.Sorted(maps.Keys(s.GetDegraded())) {
-			out.facts("  odd or not measured: "+printable(source), s.GetDegraded()[source])
+			out.Facts("  odd or not measured: "+render.Printable(source), s.GetDegraded()[source])
 		}
 	}
-	out.printf("\n")
-	out.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
+	out.Printf("\n")
+	out.Table(render.AccountHeader(), render.AccountRows([]*bursarv1.Account{h.GetAccount()}))
 }
 
 // engines is how many engines a host has. A reservation has none yet.
@@ -168,9 +169,9 @@ func engines(h *bursarv1.Host) int64 { return h.GetAccount().GetAllocations() - 
 
 // liveText is how many engines and reservations a host has: "2 engines, 1 reservation".
 func liveText(h *bursarv1.Host) string {
-	text := counted(int(engines(h)), "engine", "engines")
+	text := render.Counted(int(engines(h)), "engine", "engines")
 	if n := h.GetReservations(); n > 0 {
-		text += ", " + counted(int(n), "reservation", "reservations")
+		text += ", " + render.Counted(int(n), "reservation", "reservations")
 	}
 	return text
 }
@@ -180,7 +181,7 @@ func hugePages(s *bursarv1.HostSample) string {
 	if s.GetHugePagesTotalBytes() == 0 {
 		return ""
 	}
-	return share(resource.Memory, s.HugePagesFreeBytes, s.HugePagesTotalBytes)
+	return render.Share(resource.Memory, s.HugePagesFreeBytes, s.HugePagesTotalBytes)
 }
 
 // killedText writes how many processes the kernel has killed for lack of memory; empty for none.
@@ -188,23 +189,7 @@ func killedText(s *bursarv1.HostSample) string {
 	if s.GetOutOfMemoryKills() == 0 {
 		return ""
 	}
-	return counted(int(s.GetOutOfMemoryKills()), "process", "processes") + " since the boot"
-}
-
-// diskText writes what is free in a work directory: "12GiB free of 100GiB, 99 % of its inodes, too
-// little".
-func diskText(d *bursarv1.DiskSample) string {
-	text := quantityText(resource.Memory, d.GetFreeBytes()) + " free of " + quantityText(resource.Memory, d.GetTotalBytes())
-	if d.GetTotalBytes() == 0 {
-		text = "not known"
-	}
-	if total := d.GetTotalInodes(); total > 0 {
-		text += fmt.Sprintf(", %d %% of its inodes", int64(float64(d.GetFreeInodes())/float64(total)*100))
-	}
-	if d.GetShort() {
-		text += ", too little"
-	}
-	return text
+	return render.Counted(int(s.GetOutOfMemoryKills()), "process", "processes") + " since the boot"
 }
 
 // booked writes how much is used and reserved of what may be given away.
@@ -218,15 +203,15 @@ func booked(a *bursarv1.Account, dimension string) string {
 	if a == nil {
 		return ""
 	}
-	limit := pick(orEmpty(a.GetLimit()))
+	limit := pick(render.OrEmpty(a.GetLimit()))
 	if limit != nil {
 		most := *limit
-		if protected := pick(orEmpty(a.GetProtected())); protected != nil {
+		if protected := pick(render.OrEmpty(a.GetProtected())); protected != nil {
 			most -= *protected
 		}
 		limit = &most
 	}
-	return share(dimension, plus(pick(orEmpty(a.GetUsed())), pick(orEmpty(a.GetReserved()))), limit)
+	return render.Share(dimension, render.Plus(pick(render.OrEmpty(a.GetUsed())), pick(render.OrEmpty(a.GetReserved()))), limit)
 }
 
 // otherBooked writes what is booked of the countable things: "gpu 1 / 4".
@@ -239,14 +224,7 @@ func otherBooked(a *bursarv1.Account) string {
 	return strings.Join(parts, ", ")
 }
 
-func orEmpty(r *bursarv1.Resource) *bursarv1.Resource {
-	if r == nil {
-		return &bursarv1.Resource{}
-	}
-	return r
-}
-
-func headroom(h *bursarv1.Host) string { return optional(resource.Memory, h.HeadroomBytes) }
+func headroom(h *bursarv1.Host) string { return render.Optional(resource.Memory, h.HeadroomBytes) }
 
 func load(s *bursarv1.HostSample) string {
 	if s == nil || s.Load1Millis == nil {

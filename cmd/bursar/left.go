@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/endreason"
 	"github.com/bursar/bursar/internal/reaper"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -172,8 +173,8 @@ func (l *leftovers) tell() {
 		which = "one of its processes still runs"
 	}
 	exit := client.ExitStatus(l.ended.State)
-	l.say.sayf("bursar: the command has ended (%s), but %s: the allocation %s stays until the last one has ended", exitText(exit), which, id)
-	l.say.sayf("bursar: Ctrl-C stops the rest, and so does: bursar stop %s", id)
+	l.say.Sayf("bursar: the command has ended (%s), but %s: the allocation %s stays until the last one has ended", render.ExitText(exit), which, id)
+	l.say.Sayf("bursar: Ctrl-C stops the rest, and so does: bursar stop %s", id)
 	ctx, cancel := context.WithTimeout(context.Background(), leftAfter)
 	defer cancel()
 	// A courtesy: without it, or with an older agent, the allocation does not show it until its
@@ -186,7 +187,7 @@ func (l *leftovers) tell() {
 // stop ends what is left: SIGTERM, after the grace or another signal SIGKILL.
 func (l *leftovers) stop(deaths <-chan reaper.Death, why string) client.Rested {
 	if why != "" {
-		l.say.sayf("bursar: stopping the rest; Ctrl-C again kills it at once")
+		l.say.Sayf("bursar: stopping the rest; Ctrl-C again kills it at once")
 	}
 	reaper.Signal(syscall.SIGTERM)
 	grace := time.NewTimer(l.grace)
@@ -241,9 +242,9 @@ func (l *leftovers) survived() client.Rested {
 	if len(l.refused) > 0 {
 		which = fmt.Sprintf("run as another user, such as process %d", l.refused[0])
 	}
-	l.say.sayf("bursar: processes of the command %s: the allocation %s stays until they have ended", which, id)
+	l.say.Sayf("bursar: processes of the command %s: the allocation %s stays until they have ended", which, id)
 	if err != nil {
-		l.say.sayf("bursar: %s", l.say.message(err))
+		l.say.Sayf("bursar: %s", l.say.message(err))
 	}
 	return client.Rested{Kept: true}
 }

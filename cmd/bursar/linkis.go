@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/linkischeck"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -71,14 +72,14 @@ the database's address is wrong.`,
 		if err != nil {
 			return err
 		}
-		if c.isJSON() {
+		if c.IsJSON() {
 			text, err := json.Marshal(report)
 			if err != nil {
 				return fmt.Errorf("marshal: %w", err)
 			}
-			return c.printJSON(text)
+			return c.PrintJSON(text)
 		}
-		return printLinkis(c.printer, report)
+		return printLinkis(c.Printer, report)
 	}
 	return cmd
 }
@@ -183,16 +184,16 @@ func hostsToCompare(ctx context.Context, c *connections) ([]*bursarv1.Host, erro
 	return hosts, nil
 }
 
-func printLinkis(out *printer, report *linkischeck.Report) error {
+func printLinkis(out *render.Printer, report *linkischeck.Report) error {
 	rows := make([][]string, 0, len(report.Findings))
 	for _, f := range report.Findings {
 		mark := ""
 		if f.Attention {
 			mark = "!"
 		}
-		rows = append(rows, []string{mark, f.Area, oneLine(f.Subject), oneLine(f.Now), oneLine(f.Bursar)})
+		rows = append(rows, []string{mark, f.Area, render.OneLine(f.Subject), render.OneLine(f.Now), render.OneLine(f.Bursar)})
 	}
-	out.table([]string{" ", "ABOUT", "WHAT", "IN LINKIS", "ON BURSAR"}, rows)
-	out.printf("%s, %s\n", counted(len(report.Findings), "difference", "differences"), counted(report.Attention, "needs attention", "need attention"))
-	return out.lost()
+	out.Table([]string{" ", "ABOUT", "WHAT", "IN LINKIS", "ON BURSAR"}, rows)
+	out.Printf("%s, %s\n", render.Counted(len(report.Findings), "difference", "differences"), render.Counted(report.Attention, "needs attention", "need attention"))
+	return out.Lost()
 }

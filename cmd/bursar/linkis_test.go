@@ -18,7 +18,7 @@ func TestNothingInLinkissTablesMovesTheCursor(t *testing.T) {
 	defer out.Close()
 	const hostile = "forged\x1b[2J\u009b31m\rforged\nforged\u202e"
 	c := newCLI(streams{out: out, err: out})
-	if err := printLinkis(c.printer, linkischeck.NewReport([]linkischeck.Finding{{Area: "ecm", Subject: hostile, Now: hostile, Bursar: hostile}})); err != nil {
+	if err := printLinkis(c.Printer, linkischeck.NewReport([]linkischeck.Finding{{Area: "ecm", Subject: hostile, Now: hostile, Bursar: hostile}})); err != nil {
 		t.Fatal(err)
 	}
 	printed, err := os.ReadFile(out.Name())

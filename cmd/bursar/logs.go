@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/bursar/bursar/internal/cli/render"
 )
 
 // logFlags say how much a server logs, and in which form.
@@ -44,7 +46,7 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 		return slog.New(slog.NewTextHandler(out, options)), nil
 	case "json":
 		options.ReplaceAttr = inSeconds
-		return slog.New(slog.NewJSONHandler(harmless{out, true}, options)), nil
+		return slog.New(slog.NewJSONHandler(render.Harmless{To: out, JSON: true}, options)), nil
 	case "journal":
 		return slog.New(newJournalHandler(out, &f.now)), nil
 	}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // migrateCommand is `bursar coordinator migrate`.
-func migrateCommand(out *printer) *cobra.Command {
+func migrateCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make or update the tables of a store",
@@ -34,7 +35,7 @@ then on: end them first.`,
 	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
 	adopt := cmd.Flags().Bool("adopt", false, "make this the store of this cluster, even if another has used it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(out.err, "")
+		log, err := logs.logger(out.Err, "")
 		if err != nil {
 			return err
 		}

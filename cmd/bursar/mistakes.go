@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/duration"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -103,11 +104,11 @@ func flagMistake(_ *cobra.Command, err error) error {
 			if key = strings.TrimSuffix(key, "]"); key == field.Value { // the key is wrong
 				return fmt.Errorf("--%s %q: want %s", flag.Name, key, field.Want)
 			}
-			return fmt.Errorf("--%s %s %q: want %s", flag.Name, shown(key), field.Value, field.Want)
+			return fmt.Errorf("--%s %s %q: want %s", flag.Name, render.Shown(key), field.Value, field.Want)
 		}
 	}
 	if rest, quotesAll := strings.CutPrefix(cause.Error(), strconv.Quote(wrong.GetValue())+": "); quotesAll {
-		return fmt.Errorf("--%s %s: %s", flag.Name, shown(wrong.GetValue()), rest)
+		return fmt.Errorf("--%s %s: %s", flag.Name, render.Shown(wrong.GetValue()), rest)
 	}
 	want := wantedNumber(flag.Value.Type())
 	if flag.Name == "pid" {
@@ -120,7 +121,7 @@ func flagMistake(_ *cobra.Command, err error) error {
 	case *timeFlag, hostFlag:
 		return fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), cause)
 	}
-	return fmt.Errorf("--%s %s: %w", flag.Name, shown(wrong.GetValue()), cause)
+	return fmt.Errorf("--%s %s: %w", flag.Name, render.Shown(wrong.GetValue()), cause)
 }
 
 // wantedNumber is what a flag of a type wants, for the types that the library reads.
@@ -137,12 +138,4 @@ func wantedNumber(flagType string) string {
 		return "true or false"
 	}
 	return ""
-}
-
-// shown is a text as it was typed if a terminal can show it, else in quotes with escapes.
-func shown(text string) string {
-	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
-		return quoted
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -54,19 +55,19 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		// Labels: of requests, of hosts, of filters, of accounts and of rules.
 		labels := map[string]string{"user": labelValue().Filter(func(s string) bool { return s != "" }).Draw(t, "user"), "job/name": labelValue().Draw(t, "job")}
 		got := labelFlag{}
-		set(t, got, "label", accepted(labelsText(labels)))
+		set(t, got, "label", accepted(render.LabelsText(labels)))
 		if got["user"] != labels["user"] || got["job/name"] != labels["job/name"] {
-			t.Fatalf("%q is printed %s and read as %q", labels, labelsText(labels), got)
+			t.Fatalf("%q is printed %s and read as %q", labels, render.LabelsText(labels), got)
 		}
 		filter := filterFlag{}
-		set(t, filter, "label", labelsText(labels))
+		set(t, filter, "label", render.LabelsText(labels))
 		if filter["user"] != labels["user"] || filter["job/name"] != labels["job/name"] {
-			t.Fatalf("%q is printed %s and read as the filter %q", labels, labelsText(labels), filter)
+			t.Fatalf("%q is printed %s and read as the filter %q", labels, render.LabelsText(labels), filter)
 		}
-		if back, err := selectorArg(accepted(selectorText(labels))); err != nil || back["user"] != labels["user"] || back["job/name"] != labels["job/name"] {
-			t.Fatalf("%q is printed %s and read as the selector %q, %v", labels, selectorText(labels), back, err)
+		if back, err := selectorArg(accepted(render.SelectorText(labels))); err != nil || back["user"] != labels["user"] || back["job/name"] != labels["job/name"] {
+			t.Fatalf("%q is printed %s and read as the selector %q, %v", labels, render.SelectorText(labels), back, err)
 		}
-		account, _ := strings.CutPrefix(accountText(&bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: labels}), "quota ")
+		account, _ := strings.CutPrefix(render.AccountText(&bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: labels}), "quota ")
 		if back, err := selectorArg(account); err != nil || back["user"] != labels["user"] {
 			t.Fatalf("the account of %q is printed %s and read as %q, %v", labels, account, back, err)
 		}
@@ -74,12 +75,12 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		// Queues: of accounts, in the tree, in completions, and as parts of requests and limits.
 		at := resource.Address{Kind: "yarn", Cluster: anyName(1, 6).Draw(t, "cluster"), Path: queuePath().Draw(t, "path"), Partition: anyName(0, 6).Draw(t, "partition")}
 		name := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: map[string]string{"kind": at.Kind, "cluster": at.Cluster, "path": at.Path, "partition": at.Partition}}
-		queue, _ := strings.CutPrefix(accountText(name), "queue ")
+		queue, _ := strings.CutPrefix(render.AccountText(name), "queue ")
 		if back, err := queueArg(accepted(queue)); err != nil || back != at {
 			t.Fatalf("%q is printed %s and read as %q, %v", at, queue, back, err)
 		}
-		if kind, cluster, err := clusterArg(accepted(clusterText(at.Kind, at.Cluster))); err != nil || kind != at.Kind || cluster != at.Cluster {
-			t.Fatalf("%q is printed %s and read as %q, %v", at.Cluster, clusterText(at.Kind, at.Cluster), cluster, err)
+		if kind, cluster, err := clusterArg(accepted(render.ClusterText(at.Kind, at.Cluster))); err != nil || kind != at.Kind || cluster != at.Cluster {
+			t.Fatalf("%q is printed %s and read as %q, %v", at.Cluster, render.ClusterText(at.Kind, at.Cluster), cluster, err)
 		}
 		above, _, _ := strings.Cut(at.Path, ".")
 		tree := treeOf([]*bursarv1.Queue{{Kind: "yarn", Cluster: at.Cluster, Path: above}, {Kind: "yarn", Cluster: at.Cluster, Path: at.Path, Parent: above}})
@@ -110,9 +111,9 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		// Ids that clusters give.
 		ids := rapid.SliceOfN(anyName(1, 8), 1, 3).Draw(t, "ids")
 		var back []string
-		set(t, namesFlag{&back, "id"}, "application", accepted(namesText(ids)))
+		set(t, namesFlag{&back, "id"}, "application", accepted(render.NamesText(ids)))
 		if !slices.Equal(back, ids) {
-			t.Fatalf("%q are printed %s and read as %q", ids, namesText(ids), back)
+			t.Fatalf("%q are printed %s and read as %q", ids, render.NamesText(ids), back)
 		}
 	})
 	// All at once, quoted for the shell.
@@ -135,8 +136,8 @@ func TestNamesThatLookAlikeArePrintedApart(t *testing.T) {
 	names := []string{"a", "a ", " a", "a\u3164", "a\u200b", "\u202ea", "a\u00a0", "a\u3000", `"a"`, `a\`}
 	seen := map[string]string{}
 	for _, name := range names {
-		for _, text := range []string{labelsText(map[string]string{"k": name}), resource.Address{Kind: "yarn", Cluster: "c", Path: name}.String()} {
-			if before, twice := seen[text]; twice || printable(text) != text || strings.TrimSpace(text) != text {
+		for _, text := range []string{render.LabelsText(map[string]string{"k": name}), resource.Address{Kind: "yarn", Cluster: "c", Path: name}.String()} {
+			if before, twice := seen[text]; twice || render.Printable(text) != text || strings.TrimSpace(text) != text {
 				t.Errorf("%q is printed %s, as %q is", name, text, before)
 			}
 			seen[text] = name

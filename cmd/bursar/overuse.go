@@ -2,96 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-		"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/internal/endreason"
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/resource"
 )
-
-// overUsePolicy is "kill" for OVER_USE_POLICY_KILL.
-func overUsePolicy(p bursarv1.OverUsePolicy) string {
-	return strings.ToLower(strings.TrimPrefix(p.String(), "OVER_USE_POLICY_"))
-}
-
-// overUseText says in a few words how much an engine uses beyond its entitlement: "memory 5GiB of
-// 4GiB (kill in 12s)".
-func overUseText(a *bursarv1.Allocation, now time.Time) string {
-	var parts []string
-	for _, u := range a.GetOverUse() {
-		what := overUsePolicy(u.GetPolicy())
-		if u.GetStopTime() != nil && a.GetEndTime() == nil && !a.GetStopping() {
-			what += " in " + until(u.GetStopTime(), now)
-		}
-		parts = append(parts, fmt.Sprintf("%s %s of %s (%s)", u.GetDimension(),
-			quantityText(u.GetDimension(), u.GetUsed()), quantityText(u.GetDimension(), u.GetEntitled()), strings.Replace(what, " in now", " now", 1)))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// overUseFacts say the same in full, a line for each dimension.
-func overUseFacts(a *bursarv1.Allocation, now time.Time) (facts []string) {
-	for _, u := range a.GetOverUse() {
-		text := fmt.Sprintf("used %s of %s when it was noticed, was entitled to %s; since %s",
-			quantityText(u.GetDimension(), u.GetUsed()), u.GetDimension(), quantityText(u.GetDimension(), u.GetEntitled()), ago(u.GetSince(), now))
-		facts = append(facts, "over-use", text+"; "+policyText(a, u, now))
-	}
-	return facts
-}
-
-// policyText says what its host does about an engine in over-use.
-func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) string {
-	text := "policy " + overUsePolicy(u.GetPolicy())
-	if a.GetEndTime() != nil {
-		return text
-	}
-	switch u.GetPolicy() {
-	case bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE:
-		return text + ": it goes on"
-	case bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN:
-		return text + ": it goes on, and its agent's log says so"
-	case bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT:
-		return text + ": " + heldText(a, u)
-	case bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL:
-		switch {
-		case a.GetStopping():
-			return text + ": it is being stopped"
-		case u.GetStopTime() != nil && u.GetStopTime().AsTime().After(now):
-			return fmt.Sprintf("%s: it is stopped at %s (in %s) if this goes on", text, timeText(u.GetStopTime()), until(u.GetStopTime(), now))
-		case u.GetStopTime() != nil:
-			return text + ": it is due to be stopped"
-		}
-		return text + ": it is never stopped for this"
-	case bursarv1.OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED:
-	}
-	return text
-}
-
-// heldText says whether the kernel holds an engine in over-use. Its agent has read that back.
-func heldText(a *bursarv1.Allocation, u *bursarv1.OverUse) string {
-	limit := a.GetMemoryLimitBytes()
-	switch {
-	case u.GetDimension() != resource.Memory:
-		return "its host limits it"
-	case limit == 0:
-		return "no limit is known to hold it; its host tries again"
-	case u.GetUsed() > limit:
-		return fmt.Sprintf("the kernel's limit of %s does not cover what it had touched before it was confirmed", quantityText(resource.Memory, limit))
-	}
-	return "the kernel holds it at " + quantityText(resource.Memory, limit)
-}
-
-// kernelLimit is the limit that the kernel has for an engine; empty: none is known.
-func kernelLimit(a *bursarv1.Allocation) string {
-	if a.GetMemoryLimitBytes() == 0 {
-		return ""
-	}
-	return quantityText(resource.Memory, a.GetMemoryLimitBytes()) + ", kept by the kernel"
-}
 
 // hostOverUses lists the engines of a host that use more than they are entitled to, and those whose
 // main process has ended; none if the caller may not know.
@@ -104,83 +20,13 @@ func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.
 			return facts
 		}
 		for _, a := range page.GetAllocations() {
-			if text := overUseText(a, now); text != "" {
+			if text := render.OverUseText(a, now); text != "" {
 				facts = append(facts, "over-use", a.GetId()+": "+text)
 			}
-			if text := leaderEndText(a, now); text != "" {
+			if text := render.LeaderEndText(a, now); text != "" {
 				facts = append(facts, "main process", "of "+a.GetId()+" "+text)
 			}
 		}
 	}
 	return facts
-}
-
-// overUsers remembers which engines were seen in over-use, to notice when one no longer is.
-type overUsers map[string]bool
-
-// update says what a change of an allocation means for its over-use, and when that happened if it
-// is known; empty for nothing.
-func (known overUsers) update(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
-	id := a.GetId()
-	switch {
-	case a.GetEndTime() != nil:
-		delete(known, id)
-		return when, ""
-	case len(a.GetOverUse()) == 0 && known[id]:
-		delete(known, id)
-		return now, "keeps to what it is entitled to again"
-	case len(a.GetOverUse()) == 0:
-		return when, ""
-	}
-	if !known[id] {
-		since := slices.MaxFunc(a.GetOverUse(), func(x, y *bursarv1.OverUse) int { return x.GetSince().AsTime().Compare(y.GetSince().AsTime()) })
-		when = since.GetSince().AsTime()
-	}
-	known[id] = true
-	return when, "over-use: " + overUseText(a, now)
-}
-
-// outOfMemory is the name of an end for lack of memory.
-const outOfMemory = "killed for lack of memory"
-
-// exitText says how a process ended.
-func exitText(status *bursarv1.ExitStatus) string {
-	text := ""
-	switch {
-	case status == nil:
-		return ""
-	case status.GetSignal() != 0:
-		text = fmt.Sprintf("signal %d", status.GetSignal())
-	case status.Code != nil || !status.GetOutOfMemory():
-		text = fmt.Sprintf("code %d", status.GetCode())
-	}
-	switch {
-	case !status.GetOutOfMemory():
-		return text
-	case text == "":
-		return outOfMemory
-	case status.GetSignal() == 0:
-		return text + ", a process of it was " + outOfMemory
-	}
-	return text + ", " + outOfMemory
-}
-
-// exitNote is the same next to a reason, which may say it already.
-func exitNote(a *bursarv1.Allocation) string {
-	status := a.GetExitStatus()
-	if status.GetOutOfMemory() && strings.Contains(a.GetReason(), outOfMemory) {
-		status = &bursarv1.ExitStatus{Code: status.Code, Signal: status.GetSignal()}
-	}
-	text := exitText(status)
-	killed := "killed by " + endreason.Signal(status.GetSignal())
-	if begins(a.GetReason(), "exit "+text) || status.GetSignal() != 0 && begins(a.GetReason(), killed) {
-		return ""
-	}
-	return text
-}
-
-// begins reports whether a text begins with these words.
-func begins(text, words string) bool {
-	rest, found := strings.CutPrefix(text, words)
-	return found && (rest == "" || strings.ContainsAny(rest[:1], " ,;:"))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/yarn"
@@ -133,7 +134,7 @@ machine.`,
 		if err != nil {
 			return err
 		}
-		return c.print(res.GetProvider(), func() { c.printf("%s\n", providerLine(res.GetProvider())) })
+		return c.Print(res.GetProvider(), func() { c.Printf("%s\n", providerLine(res.GetProvider())) })
 	}
 	return cmd
 }
@@ -189,7 +190,7 @@ func siteAddresses(name string) (string, error) {
 
 // providerLine is a provider in one line.
 func providerLine(p *bursarv1.Provider) string {
-	parts := []string{providerName(p)}
+	parts := []string{render.ProviderName(p)}
 	if p.GetDefault() {
 		parts = append(parts, "default")
 	}
@@ -219,7 +220,7 @@ that file instead.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res, func() { c.printf("%s deleted\n", clusterText(kind, cluster)) })
+			return c.Print(res, func() { c.Printf("%s deleted\n", render.ClusterText(kind, cluster)) })
 		},
 	}
 }

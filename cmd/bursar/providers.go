@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -37,18 +38,18 @@ for the cluster's queues wait; the message says why.`,
 			if err != nil {
 				return err
 			}
-			return c.print(res, func() { printProviders(c.printer, res.GetProviders()) })
+			return c.Print(res, func() { printProviders(c.Printer, res.GetProviders()) })
 		},
 	}
 }
 
-func printProviders(out *printer, list []*bursarv1.Provider) {
+func printProviders(out *render.Printer, list []*bursarv1.Provider) {
 	if len(list) == 0 {
-		out.sayf("no providers: `bursar provider set yarn:NAME addresses=http://rm:8088` makes one")
+		out.Sayf("no providers: `bursar provider set yarn:NAME addresses=http://rm:8088` makes one")
 		return
 	}
 	header := []string{"CLUSTER", "DEFAULT", "SOURCE", "STATE", "SERVER", "QUEUES", "APPS", "AGE", "INTERVAL", "FAILURES"}
-	if out.wide() {
+	if out.Wide() {
 		header = append(header, "TOOK", "FAILED", "SETTINGS")
 	}
 	header = append(header, "MESSAGE")
@@ -57,15 +58,15 @@ func printProviders(out *printer, list []*bursarv1.Provider) {
 	for _, p := range list {
 		h := p.GetHealth()
 		row := []string{
-			providerName(p), defaultText(p, list), p.GetSource(), providerState(p), h.GetServer(), count(int64(h.GetQueues())), count(int64(h.GetApplications())),
-			since(h.GetSnapshotTime(), now), secondsText(h.GetInterval().AsDuration()), count(int64(h.GetFailures())),
+			render.ProviderName(p), defaultText(p, list), p.GetSource(), providerState(p), h.GetServer(), render.Count(int64(h.GetQueues())), render.Count(int64(h.GetApplications())),
+			render.Since(h.GetSnapshotTime(), now), secondsText(h.GetInterval().AsDuration()), render.Count(int64(h.GetFailures())),
 		}
-		if out.wide() {
-			row = append(row, secondsText(h.GetTook().AsDuration()), ago(h.GetFailureTime(), now), settingsText(p.GetSettings()))
+		if out.Wide() {
+			row = append(row, secondsText(h.GetTook().AsDuration()), render.Ago(h.GetFailureTime(), now), settingsText(p.GetSettings()))
 		}
-		rows = append(rows, append(row, oneLine(h.GetMessage())))
+		rows = append(rows, append(row, render.OneLine(h.GetMessage())))
 	}
-	out.table(header, rows)
+	out.Table(header, rows)
 }
 
 // providerState is "known" for STATE_KNOWN.

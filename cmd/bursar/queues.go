@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -60,7 +61,7 @@ queue by its full path, or by its last name if that is unique.`,
 			return err
 		}
 		var most int32
-		if !c.isJSON() {
+		if !c.IsJSON() {
 			most = mostUnreported
 		}
 		all, err := listQueues(cmd.Context(), cl, at, most)
@@ -68,19 +69,19 @@ queue by its full path, or by its last name if that is unique.`,
 			return err
 		}
 		if len(all.GetQueues()) == 0 {
-			if err := whyNoQueues(cmd.Context(), c.printer, cl, at); err != nil {
+			if err := whyNoQueues(cmd.Context(), c.Printer, cl, at); err != nil {
 				return err
 			}
 		}
-		return c.print(all, func() {
+		return c.Print(all, func() {
 			if len(all.GetQueues()) > 0 {
-				printQueues(c.printer, all.GetQueues())
+				printQueues(c.Printer, all.GetQueues())
 			}
 			if n := all.GetLeftOut(); n > 0 {
-				c.sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
+				c.Sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
 			}
 			if n := all.GetMoreUnaddressable(); n > 0 {
-				c.sayf("%d more queues are not shown: no request can name them", n)
+				c.Sayf("%d more queues are not shown: no request can name them", n)
 			}
 		})
 	}
@@ -135,7 +136,7 @@ func isBelow(path, top string) bool {
 }
 
 // whyNoQueues prints on stderr why there are no queues, or returns that there is no such cluster.
-func whyNoQueues(ctx context.Context, out *printer, cl *client.Client, at resource.Address) error {
+func whyNoQueues(ctx context.Context, out *render.Printer, cl *client.Client, at resource.Address) error {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil {
 		return err
@@ -146,16 +147,16 @@ func whyNoQueues(ctx context.Context, out *printer, cl *client.Client, at resour
 			continue
 		}
 		some = true
-		out.sayf("no queues of %s: %s", providerName(p), firstSet(oneLine(p.GetHealth().GetMessage()), "not read yet"))
+		out.Sayf("no queues of %s: %s", render.ProviderName(p), firstSet(render.OneLine(p.GetHealth().GetMessage()), "not read yet"))
 	}
 	switch {
 	case some:
 		return nil
 	case at.Cluster != "":
-		return &noSuchError{"cluster", clusterText(at.Kind, at.Cluster)}
+		return &noSuchError{"cluster", render.ClusterText(at.Kind, at.Cluster)}
 	case at.Kind != "":
 		return &noSuchError{"kind of cluster", at.Kind}
 	}
-	out.sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
+	out.Sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -97,11 +98,11 @@ and "over" lists those accounts.`,
 		if err != nil {
 			return err
 		}
-		c.warn(set.warnings)
+		c.Warn(set.warnings)
 		if set.over, err = accountsOver(cmd.Context(), cl, set.now); err != nil {
-			c.sayf("bursar: who is over the new limit is not known: %s", c.message(err))
+			c.Sayf("bursar: who is over the new limit is not known: %s", c.message(err))
 		}
-		return printSetQuota(c.printer, set, *dryRun)
+		return printSetQuota(c.Printer, set, *dryRun)
 	}
 	return cmd
 }
@@ -133,9 +134,9 @@ file hides the rule, delete says that the file's stays in force.`,
 			}
 			// A file may have a rule with the same selector, which hid this one.
 			if left, err := cl.Quotas().Get(cmd.Context(), &bursarv1.QuotaServiceGetRequest{Selector: selector}); err == nil {
-				c.sayf("%s: the rule of %s with the same selector stays in force", selectorText(selector), left.GetQuota().GetSource())
+				c.Sayf("%s: the rule of %s with the same selector stays in force", render.SelectorText(selector), left.GetQuota().GetSource())
 			}
-			return c.print(res, func() { c.printf("%s deleted\n", selectorText(selector)) })
+			return c.Print(res, func() { c.Printf("%s deleted\n", render.SelectorText(selector)) })
 		},
 	}
 }
@@ -194,10 +195,10 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 			return inFile(err, name, data)
 		}
 		if !*force {
-			sayUndeclared(c.printer, slices.Concat(res.GetAdded(), res.GetChanged()))
-			c.warn(res.GetWarnings())
+			sayUndeclared(c.Printer, slices.Concat(res.GetAdded(), res.GetChanged()))
+			c.Warn(res.GetWarnings())
 		}
-		return c.print(res, func() { printApplied(c.printer, res, *dryRun) })
+		return c.Print(res, func() { printApplied(c.Printer, res, *dryRun) })
 	}
 	return cmd
 }
@@ -206,11 +207,11 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 const mostSelectors = 5
 
 // sayUndeclared warns of rules for dimensions that nothing has: a name may be misspelt.
-func sayUndeclared(out *printer, quotas []*bursarv1.Quota) {
+func sayUndeclared(out *render.Printer, quotas []*bursarv1.Quota) {
 	rules := make(map[string][]string) // selectors, by dimension
 	for _, q := range quotas {
 		for _, dimension := range q.GetUndeclaredDimensions() {
-			rules[dimension] = append(rules[dimension], selectorText(q.GetSelector()))
+			rules[dimension] = append(rules[dimension], render.SelectorText(q.GetSelector()))
 		}
 	}
 	for _, dimension := range slices.Sorted(maps.Keys(rules)) {
@@ -219,7 +220,7 @@ func sayUndeclared(out *printer, quotas []*bursarv1.Quota) {
 		if n := len(list) - mostSelectors; n > 0 {
 			list, more = list[:mostSelectors], fmt.Sprintf(" and %d more", n)
 		}
-		out.sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
+		out.Sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
 			dimension, strings.Join(list, "; "), more)
 	}
 }
@@ -230,49 +231,31 @@ func inFile(err error, name string, data []byte) error {
 		return quotafile.Locate(name, data, field.GetField(), fmt.Sprintf("%q: want %s", field.GetValue(), field.GetWant()))
 	}
 	if violations := client.Violations(err); len(violations) > 0 {
-		return quotafile.Locate(name, data, fieldPath(violations[0].GetField()), violations[0].GetMessage())
+		return quotafile.Locate(name, data, render.FieldPath(violations[0].GetField()), violations[0].GetMessage())
 	}
 	return err
 }
 
-func printApplied(out *printer, res *bursarv1.ApplyResponse, dryRun bool) {
+func printApplied(out *render.Printer, res *bursarv1.ApplyResponse, dryRun bool) {
 	for _, change := range []struct {
 		word   string
 		quotas []*bursarv1.Quota
 		more   int32
 	}{{"added", res.GetAdded(), res.GetMoreAdded()}, {"changed", res.GetChanged(), res.GetMoreChanged()}, {"deleted", res.GetDeleted(), res.GetMoreDeleted()}} {
 		for _, q := range change.quotas {
-			out.printf("%-8s %s\n", change.word, quotaLine(q))
+			out.Printf("%-8s %s\n", change.word, render.QuotaLine(q))
 		}
 		if change.more > 0 {
-			out.printf("%-8s %d more, which are too many to list\n", change.word, change.more)
+			out.Printf("%-8s %d more, which are too many to list\n", change.word, change.more)
 		}
 	}
 	note := ""
 	if dryRun {
 		note = "; nothing was changed (--dry-run)"
 	}
-	out.printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
+	out.Printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
 		len(res.GetAdded())+int(res.GetMoreAdded()), len(res.GetChanged())+int(res.GetMoreChanged()),
 		len(res.GetDeleted())+int(res.GetMoreDeleted()), res.GetUnchanged(), note)
-}
-
-// quotaLine is a rule in one line.
-func quotaLine(q *bursarv1.Quota) string {
-	parts := []string{selectorText(q.GetSelector())}
-	if limit := resourceText(q.GetLimit()); limit != "" {
-		parts = append(parts, "limit "+limit)
-	}
-	if guaranteed := resourceText(q.GetGuaranteed()); guaranteed != "" {
-		parts = append(parts, "guaranteed "+guaranteed)
-	}
-	if q.GetWeight() > 1 {
-		parts = append(parts, fmt.Sprintf("weight %d", q.GetWeight()))
-	}
-	if rounding := normalizationText(q.GetNormalization()); rounding != "" {
-		parts = append(parts, rounding)
-	}
-	return strings.Join(parts, "  ")
 }
 
 func selectorArg(text string) (map[string]string, error) {
@@ -281,7 +264,7 @@ func selectorArg(text string) (map[string]string, error) {
 		return nil, &usageError{err}
 	}
 	if user, named := selector.Labels().Get(label.User); named && user == "" {
-		return nil, usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", shown(text))
+		return nil, usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", render.Shown(text))
 	}
 	return selector.Labels().Map(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -30,14 +31,14 @@ func (o *overAccount) text() string {
 	if len(o.ids) > most {
 		ids += ", …"
 	}
-	amount := func(n int64) string { return quantityText(o.dimension, n) }
+	amount := func(n int64) string { return render.QuantityText(o.dimension, n) }
 	account := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: o.labels}
 	if at := o.external; at != nil {
 		account.External = convert.PlaceToProto(*at)
 	}
-	name := accountText(account)
+	name := render.AccountText(account)
 	return fmt.Sprintf("%s: %s: has %s of %s, in %s: %s",
-		name, o.dimension, amount(o.has), amount(o.limit), counted(len(o.ids), "allocation", "allocations"), ids)
+		name, o.dimension, amount(o.has), amount(o.limit), render.Counted(len(o.ids), "allocation", "allocations"), ids)
 }
 
 // overJSON is an overAccount in JSON. Quantities are texts, as in the API's JSON.
@@ -71,7 +72,7 @@ type held struct {
 // It counts live allocations, as the rule may not have accounts yet. It leaves out accounts for
 // which a rule with the same keys is more specific.
 func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) ([]overAccount, error) {
-	limit, external, err := convert.LimitFromProto(orEmpty(rule.GetLimit()))
+	limit, external, err := convert.LimitFromProto(render.OrEmpty(rule.GetLimit()))
 	if err != nil || limit.IsUnset() && len(external) == 0 {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 		if !matches(rule.GetSelector(), labels) || slices.ContainsFunc(closer, func(other map[string]string) bool { return matches(other, labels) }) {
 			continue
 		}
-		name := labelsText(labels)
+		name := render.LabelsText(labels)
 		if accounts[name] == nil {
 			accounts[name] = &held{labels: labels}
 		}
@@ -112,7 +113,7 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 		}
 	}
 	slices.SortFunc(over, func(a, b overAccount) int {
-		return cmp.Or(strings.Compare(labelsText(a.labels), labelsText(b.labels)),
+		return cmp.Or(strings.Compare(render.LabelsText(a.labels), render.LabelsText(b.labels)),
 			orEmptyAddress(a.external).Compare(orEmptyAddress(b.external)), strings.Compare(a.dimension, b.dimension))
 	})
 	return over, nil
@@ -174,7 +175,7 @@ func orEmptyAddress(at *resource.Address) resource.Address {
 }
 
 func (h *held) add(a *bursarv1.Allocation) error {
-	r, err := convert.ResourceFromProto(orEmpty(entitledOrRequested(a)))
+	r, err := convert.ResourceFromProto(render.OrEmpty(render.EntitledOrRequested(a)))
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", a.GetId(), err)
 	}

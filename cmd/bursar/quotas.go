@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -40,62 +41,44 @@ rule is in force.`,
 			all.Accounts = append(all.Accounts, page.GetAccounts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { printQuotas(c.printer, all, labels.text()) })
+		return c.Print(all, func() { printQuotas(c.Printer, all, labels.text()) })
 	}
 	return cmd
 }
 
-func printQuotas(out *printer, all *bursarv1.QuotaServiceListResponse, filter string) {
+func printQuotas(out *render.Printer, all *bursarv1.QuotaServiceListResponse, filter string) {
 	if len(all.GetQuotas()) == 0 {
-		out.sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
+		out.Sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
 		return
 	}
 	var rows [][]string
 	var hidden []string
 	for _, q := range all.GetQuotas() {
 		row := []string{
-			selectorText(q.GetSelector()), resourceText(q.GetLimit()), resourceText(q.GetGuaranteed()), count(int64(q.GetWeight())), q.GetSource(),
+			render.SelectorText(q.GetSelector()), render.ResourceText(q.GetLimit()), render.ResourceText(q.GetGuaranteed()), render.Count(int64(q.GetWeight())), q.GetSource(),
 		}
 		if q.GetHidden() != "" {
 			row[4] += " (hidden)"
-			hidden = append(hidden, fmt.Sprintf("%s of %s is not in force: %s", selectorText(q.GetSelector()), q.GetSource(), q.GetHidden()))
+			hidden = append(hidden, fmt.Sprintf("%s of %s is not in force: %s", render.SelectorText(q.GetSelector()), q.GetSource(), q.GetHidden()))
 		}
 		if names := q.GetUndeclaredDimensions(); len(names) > 0 {
 			hidden = append(hidden, fmt.Sprintf("%s of %s is for %s: no host, external cluster or configuration has that",
-				selectorText(q.GetSelector()), q.GetSource(), strings.Join(names, ", ")))
+				render.SelectorText(q.GetSelector()), q.GetSource(), strings.Join(names, ", ")))
 		}
-		if out.wide() {
-			row = append(row, normalizationText(q.GetNormalization()))
+		if out.Wide() {
+			row = append(row, render.NormalizationText(q.GetNormalization()))
 		}
 		rows = append(rows, row)
 	}
-	out.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
+	out.Table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
 	for _, text := range hidden {
-		out.printf("%s\n", text)
+		out.Printf("%s\n", text)
 	}
 	switch {
 	case len(all.GetAccounts()) == 0 && filter != "":
-		out.sayf("no account matches %s", filter)
+		out.Sayf("no account matches %s", filter)
 	case len(all.GetAccounts()) > 0:
-		out.printf("\n")
-		out.table(accountHeader(), accountRows(all.GetAccounts()))
+		out.Printf("\n")
+		out.Table(render.AccountHeader(), render.AccountRows(all.GetAccounts()))
 	}
-}
-
-// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most
-// memory=32GiB".
-func normalizationText(n *bursarv1.Normalization) string {
-	text := ""
-	for _, part := range []struct {
-		name string
-		r    *bursarv1.Resource
-	}{{"at least", n.GetMinimum()}, {"steps of", n.GetIncrement()}, {"at most", n.GetMaximum()}} {
-		if size := resourceText(part.r); size != "" {
-			if text != "" {
-				text += "; "
-			}
-			text += fmt.Sprintf("%s %s", part.name, size)
-		}
-	}
-	return text
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -58,7 +59,7 @@ func (q *quotaChange) put(ctx context.Context, cl *client.Client) (setQuota, err
 		set.now, set.warnings = now, warnings
 		return set, err
 	}
-	return set, fmt.Errorf("quota %s: others change it all the time: nothing was changed", selectorText(q.selector))
+	return set, fmt.Errorf("quota %s: others change it all the time: nothing was changed", render.SelectorText(q.selector))
 }
 
 // read returns the rule as it is, nil if there is none.
@@ -109,7 +110,7 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 // with sets some dimensions of a limit or a guarantee, and of what it says of external parts, and
 // leaves the others as they are.
 func with(before *bursarv1.Resource, named resource.Resource) (*bursarv1.Resource, error) {
-	v, parts, err := convert.LimitFromProto(orEmpty(before))
+	v, parts, err := convert.LimitFromProto(render.OrEmpty(before))
 	if err != nil {
 		return nil, fmt.Errorf("the rule as it is: %w", err)
 	}
@@ -151,12 +152,14 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 		{"", "no limit", before.GetLimit(), now.GetLimit()},
 		{"guaranteed ", "nothing", before.GetGuaranteed(), now.GetGuaranteed()},
 	} {
-		named := slices.Concat(setDimensions(orEmpty(part.before)), setDimensions(orEmpty(part.now)))
+		named := slices.Concat(render.SetDimensions(render.OrEmpty(part.before)), render.SetDimensions(render.OrEmpty(part.now)))
 		for i, dimension := range named {
 			if slices.Contains(named[:i], dimension) {
 				continue
 			}
-			text := func(r *bursarv1.Resource) string { return cmp.Or(quantityOf(orEmpty(r), dimension), part.none) }
+			text := func(r *bursarv1.Resource) string {
+				return cmp.Or(render.QuantityOf(render.OrEmpty(r), dimension), part.none)
+			}
 			add(part.prefix+dimension, text(part.before), text(part.now))
 		}
 		for _, at := range placesIn(part.before, part.now) {
@@ -166,7 +169,7 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 	}
 	weight := func(q *bursarv1.Quota) string { return fmt.Sprint(max(1, q.GetWeight())) }
 	add("weight", weight(before), weight(now))
-	rounding := func(q *bursarv1.Quota) string { return cmp.Or(normalizationText(q.GetNormalization()), "none") }
+	rounding := func(q *bursarv1.Quota) string { return cmp.Or(render.NormalizationText(q.GetNormalization()), "none") }
 	add("rounding", rounding(before), rounding(now))
 	return lines
 }
@@ -174,7 +177,7 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 // placesIn are the places of the external parts of some limits or guarantees, in order.
 func placesIn(list ...*bursarv1.Resource) (places []resource.Address) {
 	for _, r := range list {
-		_, external, err := convert.LimitFromProto(orEmpty(r))
+		_, external, err := convert.LimitFromProto(render.OrEmpty(r))
 		if err != nil { // a newer server has others
 			continue
 		}
@@ -188,7 +191,7 @@ func placesIn(list ...*bursarv1.Resource) (places []resource.Address) {
 
 // textAt is what a limit or a guarantee says of a place; empty: nothing.
 func textAt(r *bursarv1.Resource, at resource.Address) string {
-	_, external, _ := convert.LimitFromProto(orEmpty(r))
+	_, external, _ := convert.LimitFromProto(render.OrEmpty(r))
 	if v, named := (resource.Resource{External: external}).Part(at); named {
 		return v.String()
 	}
@@ -196,11 +199,11 @@ func textAt(r *bursarv1.Resource, at resource.Address) string {
 }
 
 // printSetQuota prints a rule, what has changed, and who has more than it allows.
-func printSetQuota(out *printer, set setQuota, dryRun bool) error {
-	if out.isJSON() {
+func printSetQuota(out *render.Printer, set setQuota, dryRun bool) error {
+	if out.IsJSON() {
 		return printSetQuotaJSON(out, set)
 	}
-	out.printf("%s\n", quotaLine(set.now))
+	out.Printf("%s\n", render.QuotaLine(set.now))
 	if set.before != nil {
 		lines := quotaDifference(set.before, set.now)
 		if was, is := set.before.GetSource(), set.now.GetSource(); was != is {
@@ -210,33 +213,33 @@ func printSetQuota(out *printer, set setQuota, dryRun bool) error {
 			lines = []string{"as it was"}
 		}
 		for _, line := range lines {
-			out.printf("  %s\n", line)
+			out.Printf("  %s\n", line)
 		}
 	}
 	for i, over := range set.over {
 		if i == mostOver {
-			out.printf("over: %d more\n", len(set.over)-mostOver)
+			out.Printf("over: %d more\n", len(set.over)-mostOver)
 			break
 		}
-		out.printf("over: %s\n", over.text())
+		out.Printf("over: %s\n", over.text())
 	}
 	if dryRun {
-		out.printf("nothing was changed (--dry-run)\n")
+		out.Printf("nothing was changed (--dry-run)\n")
 	}
-	return out.lost()
+	return out.Lost()
 }
 
 // mostOver is how many accounts are listed that have too much.
 const mostOver = 20
 
-func printSetQuotaJSON(out *printer, set setQuota) error {
-	now, err := jsonText(set.now)
+func printSetQuotaJSON(out *render.Printer, set setQuota) error {
+	now, err := render.JSONText(set.now)
 	if err != nil {
 		return err
 	}
 	before := []byte("null")
 	if set.before != nil {
-		if before, err = jsonText(set.before); err != nil {
+		if before, err = render.JSONText(set.before); err != nil {
 			return err
 		}
 	}
@@ -248,7 +251,7 @@ func printSetQuotaJSON(out *printer, set setQuota) error {
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	return out.printJSON(withField(withField(now, "before", before), "over", over))
+	return out.PrintJSON(render.WithField(render.WithField(now, "before", before), "over", over))
 }
 
 // scopeOf is the part of an allocation's labels that a rule looks at, as text.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -51,16 +52,16 @@ several ids. The exit code is that of the first failure.`,
 		return c.eachID(args, resolve, func(id string) error {
 			err := unknown[id]
 			if err == nil {
-				err = onAllocationID(cmd.Context(), c.printer, cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+				err = onAllocationID(cmd.Context(), c.Printer, cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason, Force: *force})
-					tellReleasing(c.printer, res.GetAllocation())
+					tellReleasing(c.Printer, res.GetAllocation())
 					return res.GetAllocation(), err
 				})
 			}
 			if missing, ok := errors.AsType[*noSuchError](err); ok {
-				c.sayf("%s: nothing is given back", missing)
-				if c.isJSON() {
-					return c.printJSON([]byte("null"))
+				c.Sayf("%s: nothing is given back", missing)
+				if c.IsJSON() {
+					return c.PrintJSON([]byte("null"))
 				}
 				return nil
 			}
@@ -71,13 +72,13 @@ several ids. The exit code is that of the first failure.`,
 }
 
 // tellReleasing says why an allocation that was released counts as before.
-func tellReleasing(out *printer, a *bursarv1.Allocation) {
+func tellReleasing(out *render.Printer, a *bursarv1.Allocation) {
 	switch {
 	case !a.GetReleasing():
 	case a.GetStopping():
-		out.sayf("%s: its engine runs (pid %d on host %s) and is being stopped: the allocation ends with it", a.GetId(), a.GetProcess().GetPid(), a.GetHostId())
+		out.Sayf("%s: its engine runs (pid %d on host %s) and is being stopped: the allocation ends with it", a.GetId(), a.GetProcess().GetPid(), a.GetHostId())
 	default:
-		out.sayf("%s: its engine runs (pid %d on host %s): the allocation counts until it has ended; bursar stop %s ends it",
+		out.Sayf("%s: its engine runs (pid %d on host %s): the allocation counts until it has ended; bursar stop %s ends it",
 			a.GetId(), a.GetProcess().GetPid(), a.GetHostId(), a.GetId())
 	}
 }
@@ -113,7 +114,7 @@ engine's host does about that.`,
 		return onAllocation(c, cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
 			if err == nil {
-				c.sayExceeded(res.GetAllocation(), time.Now())
+				sayExceeded(c.Printer, res.GetAllocation(), time.Now())
 			}
 			return res.GetAllocation(), withoutWait(err)
 		})

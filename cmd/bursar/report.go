@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // reporter says what went wrong, in the words of the command line and of the last call.
 type reporter struct {
-	*printer
+	*render.Printer
 
 	// flags are those of the command that runs; nil before.
 	flags *pflag.FlagSet
@@ -34,24 +35,24 @@ type reporter struct {
 	warnings warningLog
 }
 
-func newReporter(p *printer) *reporter { return &reporter{printer: p} }
+func newReporter(p *render.Printer) *reporter { return &reporter{Printer: p} }
 
 // report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
 // error: `journalctl -p err` of a unit that does not start says why.
 func (r *reporter) report(err error) {
-	if r.isJSON() {
-		_, _ = harmless{to: r.err, json: true}.Write(r.describeJSON(err))
+	if r.IsJSON() {
+		_, _ = render.Harmless{To: r.Err, JSON: true}.Write(r.describeJSON(err))
 		return
 	}
 	var text bytes.Buffer
 	r.describe(&text, err)
-	if !toJournal(r.err) {
-		_, _ = harmless{to: r.err}.Write(text.Bytes())
+	if !toJournal(r.Err) {
+		_, _ = render.Harmless{To: r.Err}.Write(text.Bytes())
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
 		// Stderr itself has failed: nobody can be told.
-		_, _ = prefixed{harmless{to: r.err}, priorityError}.Write(line)
+		_, _ = prefixed{render.Harmless{To: r.Err}, priorityError}.Write(line)
 	}
 }
 
@@ -61,9 +62,9 @@ func (r *reporter) describe(out io.Writer, err error) {
 	if err == nil || errors.As(err, &exit) && exit.err == nil {
 		return
 	}
-	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", printables(args)...) }
+	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", render.Printables(args)...) }
 	if _, isUsage := errors.AsType[*usageError](err); isUsage {
-		sayf("bursar: %s", oneLine(err.Error()))
+		sayf("bursar: %s", render.OneLine(err.Error()))
 		return
 	}
 	text := r.message(err)
@@ -73,18 +74,18 @@ func (r *reporter) describe(out io.Writer, err error) {
 	}
 	hinted, hasHint := errors.AsType[*hintedError](err)
 	if insufficient, ok := client.Insufficient(err); ok {
-		for _, line := range shortfallLines(insufficient) {
+		for _, line := range render.ShortfallLines(insufficient) {
 			sayf("  %s", line)
 		}
 		if !hasHint {
-			sayf("hint: %s", shortfallHint(insufficient, r.explainCommandLine()))
+			sayf("hint: %s", render.ShortfallHint(insufficient, r.explainCommandLine()))
 		}
 	}
 	if hasHint {
 		sayf("hint: %s", hinted.hint)
 	}
 	for _, v := range client.Violations(err) {
-		sayf("  %s: %s", r.typedAs(fieldPath(v.GetField())), v.GetMessage())
+		sayf("  %s: %s", r.typedAs(render.FieldPath(v.GetField())), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
@@ -163,7 +164,7 @@ func (r *reporter) message(err error) string {
 	var call *connect.Error
 	_, leaderless := errors.AsType[*leaderlessError](err)
 	if leaderless && !connect.IsWireError(err) || !errors.As(err, &call) {
-		return oneLine(err.Error())
+		return render.OneLine(err.Error())
 	}
 	prefix := ""
 	var run *client.RunError
@@ -175,15 +176,15 @@ func (r *reporter) message(err error) string {
 	case short && client.Unavailable(err):
 		return prefix + r.server() + ": too early to say, as not all that it needs is known; try again in some seconds"
 	case short:
-		return prefix + refusal(insufficient)
+		return prefix + render.Refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + r.nobodyAnswers(call)
 	case client.Unavailable(err) && r.ofAgent:
-		return prefix + "the agent at " + r.server() + ": " + oneLine(r.inTyped(call.Message()))
+		return prefix + "the agent at " + r.server() + ": " + render.OneLine(r.inTyped(call.Message()))
 	case client.Unavailable(err):
-		return prefix + r.server() + ": " + oneLine(r.inTyped(call.Message()))
+		return prefix + r.server() + ": " + render.OneLine(r.inTyped(call.Message()))
 	case isForeign(err):
-		return prefix + r.server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + oneLine(call.Message())
+		return prefix + r.server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + render.OneLine(call.Message())
 	}
 	if field, ok := client.InvalidField(err); ok {
 		name := r.typedAs(field.GetField())
@@ -195,7 +196,7 @@ func (r *reporter) message(err error) string {
 	if len(client.Violations(err)) > 0 {
 		return prefix + "the request is not valid"
 	}
-	return prefix + oneLine(r.inTyped(call.Message()))
+	return prefix + render.OneLine(r.inTyped(call.Message()))
 }
 
 // kindOfServer is what the last call was for.
@@ -235,7 +236,7 @@ func (r *reporter) nobodyAnswers(err *connect.Error) string {
 		text = "the agent at " + r.server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
 	}
 	if other := r.warnings.String(); other != "" {
-		text += ": " + oneLine(other)
+		text += ": " + render.OneLine(other)
 	}
 	return text
 }
@@ -253,13 +254,13 @@ func (r *reporter) reason(err error) string {
 		if call, ok := errors.AsType[*url.Error](cause); ok {
 			cause = call.Err
 		}
-		return oneLine(inFlags(cause.Error() + ": " + trust.Advice))
+		return render.OneLine(inFlags(cause.Error() + ": " + trust.Advice))
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
 	if call, ok := errors.AsType[*connect.Error](err); ok && call.Code() != connect.CodeDeadlineExceeded {
-		return oneLine(call.Message())
+		return render.OneLine(call.Message())
 	}
 	return inTime
 }
@@ -271,5 +272,3 @@ func (r *reporter) server() string {
 	}
 	return r.asked.Target()
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -25,7 +26,7 @@ func reported(t *testing.T, r *reporter, err error) string {
 		t.Fatal(openErr)
 	}
 	defer file.Close()
-	r.printer = newPrinter(nil, file)
+	r.Printer = render.NewPrinter(nil, file)
 	r.report(err)
 	text, readErr := os.ReadFile(name)
 	if readErr != nil {
@@ -54,22 +55,6 @@ func TestBeginnersHintIsForThoseWhoHaveSaidNothing(t *testing.T) {
 }
 
 func TestElectionIsNotSilence(t *testing.T) {
-	away := member{url: "http://a:1", err: errors.New("refused")}
-	standby := member{url: "http://b:1", status: &bursarv1.StatusResponse{LeaderUrl: "http://a:1"}}
-	leader := member{url: "http://c:1", status: &bursarv1.StatusResponse{IsLeader: true}}
-	for name, c := range map[string]struct {
-		team []member
-		want bool
-	}{
-		"one alone":          {nil, false},
-		"nobody answers":     {[]member{away, away}, false},
-		"the leader is away": {[]member{away, standby, standby}, true},
-		"one leads":          {[]member{away, standby, leader}, false},
-	} {
-		if got := leaderless(c.team); got != c.want {
-			t.Errorf("%s: leaderless %v, want %v", name, got, c.want)
-		}
-	}
 	err := &leaderlessError{connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)}
 	if got, want := reported(t, &reporter{}, err), "bursar: nobody leads at the moment: try again in some seconds\n"; got != want {
 		t.Errorf("reported %q, want %q", got, want)
@@ -155,11 +140,11 @@ func TestRefusalsAndHintsAgreeWithTheVerdict(t *testing.T) {
 	const gib = 1 << 30
 	quota := &bursarv1.Shortfall{
 		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: map[string]string{"user": "bob"}},
-		Dimension: "memory", Requested: 9 * gib, Available: gib, Limit: 7 * gib, NoteCode: noteNever, Largest: 4 * gib,
+		Dimension: "memory", Requested: 9 * gib, Available: gib, Limit: 7 * gib, NoteCode: bursarv1.ShortfallNote_SHORTFALL_NOTE_NEVER, Largest: 4 * gib,
 	}
-	host := hostShortfall("memory", 9*gib, 8*gib, 8*gib, noteNever, "")
+	host := hostShortfall("memory", 9*gib, 8*gib, 8*gib, bursarv1.ShortfallNote_SHORTFALL_NOTE_NEVER, "")
 	host.Largest = 8 * gib
-	gpu := hostShortfall("gpu", 1, 0, 0, noteNever, "")
+	gpu := hostShortfall("gpu", 1, 0, 0, bursarv1.ShortfallNote_SHORTFALL_NOTE_NEVER, "")
 	for name, c := range map[string]struct {
 		detail *bursarv1.InsufficientResources
 		want   string
@@ -181,7 +166,7 @@ hint: ask for at most 8GiB of memory (host h1); `,
 		"no host that large": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", 9*gib, 2*gib, 8*gib, noteTooSmall, "")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", 9*gib, 2*gib, 8*gib, bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL, "")},
 			},
 			`bursar: not enough resources
   host h1, the largest today: memory: asked for 9GiB, it has 8GiB
@@ -198,9 +183,9 @@ hint: --wait 1h waits until such a host is there; `,
 		"cordoned": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", gib, 0, 8*gib, noteCordoned, "new kernel")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", gib, 0, 8*gib, bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "new kernel")},
 				Filters: &bursarv1.HostFilters{Total: 5, Health: 5, Closed: []*bursarv1.ClosedHosts{
-					{Note: noteCordoned, Reason: "new kernel", Hosts: 2}, {Note: noteDraining, Hosts: 1}, {Note: noteHealth, Reason: "lost", Hosts: 1},
+					{Note: bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, Reason: "new kernel", Hosts: 2}, {Note: bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, Hosts: 1}, {Note: bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, Reason: "lost", Hosts: 1},
 				}},
 			},
 			`bursar: not enough resources
@@ -211,7 +196,7 @@ hint: --wait 30s waits until the host is uncordoned; `,
 		"what it declares is missing": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("gpu", 1, 0, 0, noteMissing, "")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("gpu", 1, 0, 0, bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "")},
 			},
 			`bursar: not enough resources
   host h1: has no gpu now

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -158,7 +159,7 @@ func (c *connections) completeAllocations(cmd *cobra.Command, args []string, pre
 	}
 	var found []cobra.Completion
 	for _, a := range page.GetAllocations() {
-		found = append(found, cobra.CompletionWithDesc(a.GetId(), allocationState(a.GetState())+" "+labelsText(a.GetLabels())))
+		found = append(found, cobra.CompletionWithDesc(a.GetId(), render.AllocationState(a.GetState())+" "+render.LabelsText(a.GetLabels())))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
@@ -190,7 +191,7 @@ func (c *connections) offerHosts(cmd *cobra.Command, _ []string, prefix string) 
 	}
 	var found []cobra.Completion
 	for _, h := range page.GetHosts() {
-		found = append(found, cobra.CompletionWithDesc(h.GetId(), hostState(h)))
+		found = append(found, cobra.CompletionWithDesc(h.GetId(), render.HostState(h)))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
@@ -210,7 +211,7 @@ func (c *connections) completeSelectors(cmd *cobra.Command, args []string, _ str
 	}
 	var found []cobra.Completion
 	for _, q := range page.GetQuotas() {
-		found = append(found, cobra.CompletionWithDesc(selectorText(q.GetSelector()), resourceText(q.GetLimit())))
+		found = append(found, cobra.CompletionWithDesc(render.SelectorText(q.GetSelector()), render.ResourceText(q.GetLimit())))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
@@ -236,7 +237,7 @@ func (c *connections) complete(cmd *cobra.Command) {
 		return
 	}
 	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]cobra.Completion{outputTable, outputWide, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]cobra.Completion{render.OutputTable, render.OutputWide, render.OutputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	for _, child := range cmd.Commands() {
 		c.complete(child)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -89,7 +90,7 @@ func runCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c.warn(f.doubts())
+		c.Warn(f.doubts())
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 		req.RequestId = client.NewRequestID()
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
-	command.Stdin, command.Stdout, command.Stderr = c.in, c.stdout(), c.err
+	command.Stdin, command.Stdout, command.Stderr = c.in, c.Stdout(), c.Err
 	command.Env = append(append(inherited(), env...), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
 	// A command that reads from the terminal stays in our process group: in another it would be in
 	// the background and could not read.
@@ -139,7 +140,7 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 	options.Confirmed, options.Rest = held.begin, left.hook()
 	options.Granted = func(a *bursarv1.Allocation) {
 		stopShowing()
-		sayNormalized(c.printer, a)
+		sayNormalized(c.Printer, a)
 	}
 	result, err := cl.Run(ctx, options)
 	held.started()
@@ -155,14 +156,14 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 }
 
 // sayNormalized says in one line if a grant is not what was asked for.
-func sayNormalized(out *printer, a *bursarv1.Allocation) {
+func sayNormalized(out *render.Printer, a *bursarv1.Allocation) {
 	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
 	if asked == nil || granted == nil {
 		return
 	}
 	asked.External, granted.External = nil, nil // their names are completed, not their sizes
-	if asked, granted := resourceText(asked), resourceText(granted); asked != granted {
-		out.sayf("bursar: granted %s for %s: a quota rounds requests", printable(granted), printable(asked))
+	if asked, granted := render.ResourceText(asked), render.ResourceText(granted); asked != granted {
+		out.Sayf("bursar: granted %s for %s: a quota rounds requests", render.Printable(granted), render.Printable(asked))
 	}
 }
 

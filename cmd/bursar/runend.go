@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -22,10 +23,10 @@ func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.R
 	var failed *client.RunError
 	if !errors.As(err, &failed) {
 		a := result.Allocation
-		if killed(result.State) && !hasEnded(a) {
-			a = endedAllocation(ctx, c.printer, cl, a.GetId())
+		if killed(result.State) && !render.HasEnded(a) {
+			a = endedAllocation(ctx, c.Printer, cl, a.GetId())
 		}
-		sayEnd(c.printer, a)
+		sayEnd(c.Printer, a)
 		return ended(result.State)
 	}
 	switch failed.Phase {
@@ -37,14 +38,14 @@ func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.R
 			return &exitError{exitNotExecutable, err}
 		}
 	case client.PhaseConfirm:
-		c.sayf("bursar: stopped the command, which may not run without its allocation")
+		c.Sayf("bursar: stopped the command, which may not run without its allocation")
 		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
 			return &exitError{exitNoResources, err}
 		}
 	case client.PhaseRelease:
-		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
+		c.Sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
 		if killed(result.State) {
-			sayEnd(c.printer, endedAllocation(ctx, c.printer, cl, result.Allocation.GetId()))
+			sayEnd(c.Printer, endedAllocation(ctx, c.Printer, cl, result.Allocation.GetId()))
 		}
 		return ended(result.State)
 	case client.PhaseAllocate:
@@ -60,12 +61,12 @@ func killed(state *os.ProcessState) bool {
 
 // endedAllocation waits for a moment until it is known how an allocation ended. It returns nil if
 // nobody says.
-func endedAllocation(ctx context.Context, out *printer, cl *client.Client, id string) (last *bursarv1.Allocation) {
+func endedAllocation(ctx context.Context, out *render.Printer, cl *client.Client, id string) (last *bursarv1.Allocation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
 	_ = waitFor(ctx, func() (bool, error) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
-		if hasEnded(res.GetAllocation()) {
+		if render.HasEnded(res.GetAllocation()) {
 			last = res.GetAllocation()
 		}
 		return last != nil || err != nil && ctx.Err() != nil, nil
@@ -75,13 +76,13 @@ func endedAllocation(ctx context.Context, out *printer, cl *client.Client, id st
 
 // sayEnd prints why a command ended, with what to ask for next time. It prints nothing about one
 // that ended by itself.
-func sayEnd(out *printer, a *bursarv1.Allocation) {
-	why := endCause(a)
+func sayEnd(out *render.Printer, a *bursarv1.Allocation) {
+	why := render.EndCause(a)
 	if why == "" {
 		return
 	}
-	out.sayf("bursar: %s", printable(why))
-	if facts := memoryFacts(a); facts != "" {
-		out.sayf("bursar: %s", facts)
+	out.Sayf("bursar: %s", render.Printable(why))
+	if facts := render.MemoryFacts(a); facts != "" {
+		out.Sayf("bursar: %s", facts)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -75,14 +76,14 @@ default.`,
 			return err
 		}
 		if *check {
-			return reportCheck(c.printer, loaded, checkCoordinator(config, loaded))
+			return reportCheck(c.Printer, loaded, checkCoordinator(config, loaded))
 		}
-		if err := warnOf(c.printer, loaded, logs, config.LogLevel); err != nil {
+		if err := warnOf(c.Printer, loaded, logs, config.LogLevel); err != nil {
 			return err
 		}
 		return serveCoordinator(cmd.Context(), c, config, loaded, read, logs)
 	}
-	cmd.AddCommand(migrateCommand(c.printer))
+	cmd.AddCommand(migrateCommand(c.Printer))
 	return cmd
 }
 
@@ -142,15 +143,15 @@ every field has a default.`,
 		if *check {
 			err := checkAgent(config, loaded)
 			if err == nil {
-				sayUnknownUsers(cmd.Context(), c.printer, config, loaded)
-				sayProtectsAll(cmd.Context(), c.printer, config, loaded)
+				sayUnknownUsers(cmd.Context(), c.Printer, config, loaded)
+				sayProtectsAll(cmd.Context(), c.Printer, config, loaded)
 				for _, note := range config.Notes() {
-					c.sayf("%s", printable(note))
+					c.Sayf("%s", render.Printable(note))
 				}
 			}
-			return reportCheck(c.printer, loaded, err)
+			return reportCheck(c.Printer, loaded, err)
 		}
-		if err := warnOf(c.printer, loaded, logs, config.LogLevel); err != nil {
+		if err := warnOf(c.Printer, loaded, logs, config.LogLevel); err != nil {
 			return err
 		}
 		return serveAgent(cmd.Context(), c, config, loaded, read, logs, agentStart{forgetEpoch: *forget, forgetCluster: *forgetCluster})
@@ -159,8 +160,8 @@ every field has a default.`,
 }
 
 // warnOf logs, before a server starts, the variables of its environment that set nothing.
-func warnOf(out *printer, loaded *configuration, logs *logFlags, level string) error {
-	log, err := logs.logger(out.err, level)
+func warnOf(out *render.Printer, loaded *configuration, logs *logFlags, level string) error {
+	log, err := logs.logger(out.Err, level)
 	if err != nil {
 		return err
 	}
@@ -169,20 +170,20 @@ func warnOf(out *printer, loaded *configuration, logs *logFlags, level string) e
 }
 
 // sayUnknownUsers logs the trusted users that do not exist, or not yet.
-func sayUnknownUsers(ctx context.Context, out *printer, config agent.Config, loaded *configuration) {
+func sayUnknownUsers(ctx context.Context, out *render.Printer, config agent.Config, loaded *configuration) {
 	for _, i := range config.UnknownUsers(ctx) {
-		out.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
+		out.Sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
 	}
 }
 
 // sayProtectsAll says which settings keep everything that this machine has from engines.
-func sayProtectsAll(ctx context.Context, out *printer, config agent.Config, loaded *configuration) {
+func sayProtectsAll(ctx context.Context, out *render.Printer, config agent.Config, loaded *configuration) {
 	list, err := withDiscovery(config).ProtectsAll(ctx)
 	if err != nil {
-		out.sayf("protected: cannot be compared with what this machine has: %v", err)
+		out.Sayf("protected: cannot be compared with what this machine has: %v", err)
 	}
 	for _, wrong := range list {
-		out.sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
+		out.Sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -60,17 +61,17 @@ external clusters are known, and which are not.`,
 				return err
 			}
 			clusters := clustersRead(cmd.Context(), cl)
-			if c.isJSON() {
+			if c.IsJSON() {
 				return printStatusJSON(c.reporter, res, clusters, team)
 			}
-			printStatus(c.printer, res, at, clusters.text())
+			printStatus(c.Printer, res, at, clusters.text())
 			printTeam(c.reporter, team)
-			return c.lost()
+			return c.Lost()
 		},
 	}
 }
 
-func printStatus(out *printer, s *bursarv1.StatusResponse, at place, clusters string) {
+func printStatus(out *render.Printer, s *bursarv1.StatusResponse, at place, clusters string) {
 	leader := firstSet(s.GetLeader(), "nobody")
 	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
@@ -81,27 +82,27 @@ func printStatus(out *printer, s *bursarv1.StatusResponse, at place, clusters st
 		"answered by", s.GetUrl(),
 		"epoch", fmt.Sprint(s.GetEpoch()),
 		"revision", fmt.Sprint(s.GetRevision()),
-		"up", durationText(s.GetUptime().AsDuration()),
+		"up", render.DurationText(s.GetUptime().AsDuration()),
 		"allocations", fmt.Sprintf("%d active, %d reserved, %d waiting", s.GetActive(), s.GetReserved(), s.GetWaiting()),
 		"hosts", fmt.Sprintf("%d healthy, %d suspect, %d lost, %d returning",
 			s.GetHostsHealthy(), s.GetHostsSuspect(), s.GetHostsLost(), s.GetHostsReturning()),
-		"quotas", counted(int(s.GetQuotaRules()), "rule", "rules") + ", " + counted(int(s.GetQuotaAccounts()), "account", "accounts"),
+		"quotas", render.Counted(int(s.GetQuotaRules()), "rule", "rules") + ", " + render.Counted(int(s.GetQuotaAccounts()), "account", "accounts"),
 		"clusters", clusters,
 		"store", s.GetStoreId(),
 	}
 	if h := s.GetHistory(); h != nil {
-		facts = append(facts, "history", counted(int(h.GetAllocations()), "ended allocation", "ended allocations")+", "+memoryText(h.GetBytes()))
+		facts = append(facts, "history", render.Counted(int(h.GetAllocations()), "ended allocation", "ended allocations")+", "+render.MemoryText(h.GetBytes()))
 	}
 	if text := endedText(s.GetLastLeadership(), time.Now()); text != "" {
 		facts = append(facts, "last leadership", "of "+s.GetUrl()+": "+text)
 	}
 	if skew := s.GetClockSkew().AsDuration(); skew >= time.Second {
-		facts = append(facts, "clock skew", durationText(skew)+": the ledger's time is ahead of the leader's clock")
+		facts = append(facts, "clock skew", render.DurationText(skew)+": the ledger's time is ahead of the leader's clock")
 	}
 	for _, warning := range s.GetWarnings() {
 		facts = append(facts, "warning", warning)
 	}
-	out.facts(facts...)
+	out.Facts(facts...)
 }
 
 // endedText says when and why a coordinator stopped leading; empty: it did not.
@@ -109,7 +110,7 @@ func endedText(end *bursarv1.LeadershipEnd, now time.Time) string {
 	if end == nil {
 		return ""
 	}
-	return fmt.Sprintf("epoch %d ended %s ago: %s", end.GetEpoch(), durationText(now.Sub(end.GetEndTime().AsTime())), printable(end.GetReason()))
+	return fmt.Sprintf("epoch %d ended %s ago: %s", end.GetEpoch(), render.DurationText(now.Sub(end.GetEndTime().AsTime())), render.Printable(end.GetReason()))
 }
 
 // clustersState says for how many external clusters the queues are known, and for which they are
@@ -131,7 +132,7 @@ func clustersRead(ctx context.Context, cl *client.Client) *clustersState {
 		if p.GetHealth().GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
 			s.Known++
 		} else {
-			s.Unknown = append(s.Unknown, providerName(p))
+			s.Unknown = append(s.Unknown, render.ProviderName(p))
 		}
 	}
 	return s
@@ -151,7 +152,7 @@ func (s *clustersState) text() string {
 // printStatusJSON prints the status that a coordinator has answered, with the external clusters and
 // with all coordinators, if there are several.
 func printStatusJSON(c *reporter, answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
-	status, err := jsonText(answer)
+	status, err := render.JSONText(answer)
 	if err != nil {
 		return err
 	}
@@ -160,16 +161,16 @@ func printStatusJSON(c *reporter, answer *bursarv1.StatusResponse, clusters *clu
 		if err != nil {
 			return fmt.Errorf("marshal: %w", err)
 		}
-		status = withField(status, "clusters", list)
+		status = render.WithField(status, "clusters", list)
 	}
 	if len(team) > 0 {
 		list, err := teamJSON(c, team)
 		if err != nil {
 			return err
 		}
-		status = withField(status, "coordinators", list)
+		status = render.WithField(status, "coordinators", list)
 	}
-	return c.printJSON(status)
+	return c.PrintJSON(status)
 }
 
 func auditCommand(c *connections) *cobra.Command {
@@ -191,12 +192,12 @@ it says what, and ends with code 1.`,
 			if err != nil {
 				return err
 			}
-			err = c.print(res, func() {
+			err = c.Print(res, func() {
 				for _, v := range res.GetViolations() {
-					c.printf("invariant %d: %s\n", v.GetInvariant(), v.GetMessage())
+					c.Printf("invariant %d: %s\n", v.GetInvariant(), v.GetMessage())
 				}
-				c.printf("%s, %s, revision %d: %s\n", counted(int(res.GetAllocations()), "allocation", "allocations"),
-					counted(int(res.GetAccounts()), "account", "accounts"), res.GetRevision(), counted(len(res.GetViolations()), "violation", "violations"))
+				c.Printf("%s, %s, revision %d: %s\n", render.Counted(int(res.GetAllocations()), "allocation", "allocations"),
+					render.Counted(int(res.GetAccounts()), "account", "accounts"), res.GetRevision(), render.Counted(len(res.GetViolations()), "violation", "violations"))
 			})
 			if err == nil && len(res.GetViolations()) > 0 {
 				err = &exitError{code: exitFailed}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -99,24 +100,24 @@ func stopLabelled(ctx context.Context, c *reporter, cl *client.Client, f *stopFl
 	}
 	switch {
 	case len(ids) == 0:
-		c.sayf("nothing lives with %s", labelsText(f.labels))
+		c.Sayf("nothing lives with %s", render.LabelsText(f.labels))
 		return nil
 	case !f.yes:
-		if err := printEach(c.printer, found); err != nil || f.dryRun {
+		if err := printEach(c.Printer, found); err != nil || f.dryRun {
 			return err
 		}
-		return usagef("%s with %s: nothing was stopped: want --yes to stop them", counted(len(ids), "allocation", "allocations"), labelsText(f.labels))
+		return usagef("%s with %s: nothing was stopped: want --yes to stop them", render.Counted(len(ids), "allocation", "allocations"), render.LabelsText(f.labels))
 	}
 	return stopEach(ctx, c, cl, ids, f)
 }
 
 // printEach prints a table, or each by itself as JSON, as the stop that follows would.
-func printEach(out *printer, found *bursarv1.AllocationServiceListResponse) error {
-	if !out.isJSON() {
-		return out.print(found, func() { printAllocations(out, found.GetAllocations(), "") })
+func printEach(out *render.Printer, found *bursarv1.AllocationServiceListResponse) error {
+	if !out.IsJSON() {
+		return out.Print(found, func() { render.PrintAllocations(out, found.GetAllocations(), "") })
 	}
 	for _, a := range found.GetAllocations() {
-		if err := printAllocationLine(out, a); err != nil {
+		if err := render.PrintAllocationLine(out, a); err != nil {
 			return err
 		}
 	}
@@ -131,20 +132,20 @@ func stopEach(ctx context.Context, c *reporter, cl *client.Client, texts []strin
 		if err != nil {
 			return err
 		}
-		if f.wait > 0 && !f.dryRun && !hasEnded(a) {
+		if f.wait > 0 && !f.dryRun && !render.HasEnded(a) {
 			asked = append(asked, id)
-			if c.isJSON() {
+			if c.IsJSON() {
 				return nil // its end is printed
 			}
 		}
-		return printAllocationLine(c.printer, a)
+		return render.PrintAllocationLine(c.Printer, a)
 	})
 	if len(asked) == 0 {
 		return failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	late := c.each(asked, func(id string) error { return awaitEnd(ctx, c.printer, cl, id, f.wait) })
+	late := c.each(asked, func(id string) error { return awaitEnd(ctx, c.Printer, cl, id, f.wait) })
 	return cmp.Or(failed, late)
 }
 
@@ -160,7 +161,7 @@ func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bu
 	}
 	res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(f.grace), Reason: f.reason})
 	if client.Precondition(err) && len(f.labels) > 0 {
-		if a, _ := read(); hasEnded(a) {
+		if a, _ := read(); render.HasEnded(a) {
 			return a, nil
 		}
 	}
@@ -168,21 +169,18 @@ func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bu
 }
 
 // awaitEnd waits until an allocation has ended, and prints how it did.
-func awaitEnd(ctx context.Context, out *printer, cl *client.Client, id string, most time.Duration) error {
+func awaitEnd(ctx context.Context, out *render.Printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Allocation
 	err := waitFor(ctx, func() (bool, error) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
 		last = res.GetAllocation()
-		return hasEnded(last), err
+		return render.HasEnded(last), err
 	})
 	switch {
 	case err == nil:
-		return printAllocationLine(out, last)
+		return render.PrintAllocationLine(out, last)
 	case ctx.Err() != nil:
 		return fmt.Errorf("allocation %s has not ended within %s", id, hours(most))
 	}
 	return err
 }
-
-// hasEnded reports whether an allocation is over.
-func hasEnded(a *bursarv1.Allocation) bool { return a.GetEndTime() != nil }

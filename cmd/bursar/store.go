@@ -13,19 +13,20 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/copying"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/render"
 )
 
 // storeVariable names the store of a coordinator, as its configuration does.
 const storeVariable = "BURSAR_COORDINATOR_STORE"
 
-func storeCommand(out *printer) *cobra.Command {
+func storeCommand(out *render.Printer) *cobra.Command {
 	return family("store", "Inspect, copy and repair the store of a coordinator",
 		`Store commands work on the rows that coordinators keep: in a file for one
 coordinator, or in a PostgreSQL database that several share.`,
 		storeInfoCommand(out), storeCopyCommand(out), storeSetAsideCommand(out), storeEpochCommand(out))
 }
 
-func storeInfoCommand(out *printer) *cobra.Command {
+func storeInfoCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show what a store is, and how far it has come",
@@ -114,7 +115,7 @@ type storeFacts struct {
 	Schema   int64  `json:"schema"`
 }
 
-func printMeta(out *printer, where string, meta store.Meta) error {
+func printMeta(out *render.Printer, where string, meta store.Meta) error {
 	facts := storeFacts{
 		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
 		Schema: meta.Schema,
@@ -122,8 +123,8 @@ func printMeta(out *printer, where string, meta store.Meta) error {
 	if meta.LastID != 0 {
 		facts.LastID = meta.LastID.String()
 	}
-	if !out.isJSON() {
-		out.facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
+	if !out.IsJSON() {
+		out.Facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
 			"sequence", strconv.FormatUint(facts.Sequence, 10), "last allocation", facts.LastID,
 			"schema", strconv.FormatInt(facts.Schema, 10))
 		return nil
@@ -132,11 +133,11 @@ func printMeta(out *printer, where string, meta store.Meta) error {
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	out.printf("%s\n", text)
+	out.Printf("%s\n", text)
 	return nil
 }
 
-func storeCopyCommand(out *printer) *cobra.Command {
+func storeCopyCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from STORE --to STORE",
 		Short: "Copy a store, from a file to a database or the other way",
@@ -171,11 +172,11 @@ copy; copy again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		out.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
-			report.Live, counted(report.Ended, "ended allocation", "ended allocations"),
-			counted(report.Hosts, "host", "hosts"), counted(report.Quotas, "rule", "rules"))
+		out.Sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
+			report.Live, render.Counted(report.Ended, "ended allocation", "ended allocations"),
+			render.Counted(report.Hosts, "host", "hosts"), render.Counted(report.Quotas, "rule", "rules"))
 		if report.Hosts > 0 {
-			out.sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
+			out.Sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
 		}
 		return printMeta(out, to, report.Copy)
 	}

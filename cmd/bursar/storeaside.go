@@ -18,6 +18,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
@@ -55,7 +56,7 @@ var gives = map[string]string{
 	store.RefusalTable:  "the command that made the ledger panic is let through again, and may end another leadership",
 }
 
-func storeSetAsideCommand(out *printer) *cobra.Command {
+func storeSetAsideCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set-aside {TABLE KEY | --list} --into FILE",
 		Short: "Take a row out of a store that keeps coordinators from leading",
@@ -117,7 +118,7 @@ again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		out.sayf("%s %q was set aside into %s; %s", table, key, *into, given)
+		out.Sayf("%s %q was set aside into %s; %s", table, key, *into, given)
 		return printMeta(out, place, meta)
 	}
 	return cmd
@@ -192,13 +193,13 @@ func appendAside(path, storeID, because string, rows []store.AsideRow) (err erro
 }
 
 // listAside prints the rows that were set aside.
-func listAside(out *printer, path string) (err error) {
+func listAside(out *render.Printer, path string) (err error) {
 	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {
 		return fmt.Errorf("--into: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if out.isJSON() {
+	if out.IsJSON() {
 		lines := bufio.NewReader(file)
 		for {
 			line, err := lines.ReadBytes('\n')
@@ -220,13 +221,13 @@ func listAside(out *printer, path string) (err error) {
 		} else if err != nil {
 			return fmt.Errorf("--into: %s: %w", path, err)
 		}
-		rows = append(rows, []string{local(line.Time).Format(time.DateTime), line.StoreID, line.Table, line.key(), line.Because})
+		rows = append(rows, []string{render.Local(line.Time).Format(time.DateTime), line.StoreID, line.Table, line.key(), line.Because})
 	}
-	out.table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
+	out.Table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
 	return nil
 }
 
-func storeEpochCommand(out *printer) *cobra.Command {
+func storeEpochCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epoch --at-least N",
 		Short: "Raise the epoch of a store",

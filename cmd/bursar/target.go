@@ -120,14 +120,14 @@ func (c *connections) calling(absent time.Duration) []client.Option {
 func (c *connections) tellUnanswered(last error) {
 	c.unanswered.Do(func() {
 		if last == nil && c.ofAgent {
-			c.sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.server())
+			c.Sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.server())
 			return
 		}
 		if last == nil {
-			c.sayf("bursar: no answer from %s yet", c.server())
+			c.Sayf("bursar: no answer from %s yet", c.server())
 			return
 		}
-		c.sayf("bursar: %s%s", c.message(last), tryingAgain)
+		c.Sayf("bursar: %s%s", c.message(last), tryingAgain)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -108,7 +109,7 @@ func teamJSON(c *reporter, team []member) ([]byte, error) {
 
 // printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
 func printLeaderlessTeam(c *reporter, team []member) error {
-	if len(team) == 0 || !c.isJSON() {
+	if len(team) == 0 || !c.IsJSON() {
 		printTeam(c, team)
 		return nil
 	}
@@ -116,15 +117,15 @@ func printLeaderlessTeam(c *reporter, team []member) error {
 	if err != nil {
 		return err
 	}
-	return c.printJSON(slices.Concat([]byte(`{"coordinators":`), list, []byte("}")))
+	return c.PrintJSON(slices.Concat([]byte(`{"coordinators":`), list, []byte("}")))
 }
 
 // printTeam prints several coordinators, one a line.
 func printTeam(c *reporter, team []member) {
-	if len(team) == 0 || c.isJSON() {
+	if len(team) == 0 || c.IsJSON() {
 		return
 	}
-	c.printf("\n")
+	c.Printf("\n")
 	rows := make([][]string, len(team))
 	for i, m := range team {
 		if m.err != nil {
@@ -132,11 +133,11 @@ func printTeam(c *reporter, team []member) {
 			continue
 		}
 		rows[i] = []string{
-			m.url, part(m.status), m.status.GetVersion(), fmt.Sprint(m.status.GetEpoch()), durationText(m.status.GetUptime().AsDuration()),
+			m.url, part(m.status), m.status.GetVersion(), fmt.Sprint(m.status.GetEpoch()), render.DurationText(m.status.GetUptime().AsDuration()),
 			memberNote(m.status),
 		}
 	}
-	c.table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
+	c.Table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
 }
 
 // memberNote has the warnings of a coordinator, and why it stopped leading.
@@ -145,7 +146,7 @@ func memberNote(s *bursarv1.StatusResponse) string {
 	if text := endedText(s.GetLastLeadership(), time.Now()); text != "" {
 		notes = append(notes, "its leadership of "+text)
 	}
-	return printable(strings.Join(notes, "; "))
+	return render.Printable(strings.Join(notes, "; "))
 }
 
 // part is what a coordinator does at the moment: it leads, stands by, or waits for a leader.

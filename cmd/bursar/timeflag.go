@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/duration"
 )
 
@@ -32,7 +33,7 @@ func (f *timeFlag) Set(text string) error {
 // parseTime reads a time as timeFlag has it.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, text, local(now).Location()); err == nil {
+		if t, err := time.ParseInLocation(layout, text, render.Local(now).Location()); err == nil {
 			return t, nil
 		}
 	}

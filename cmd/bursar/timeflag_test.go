@@ -3,11 +3,13 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/internal/cli/render"
 )
 
 func TestATimeIsADayATimeOrHowLongAgoItWas(t *testing.T) {
 	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
-	zone := local(now).Location()
+	zone := render.Local(now).Location()
 	for text, want := range map[string]time.Time{
 		"2h":                        now.Add(-2 * time.Hour),
 		"1d":                        now.AddDate(0, 0, -1),

@@ -14,12 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-func tokenCommand(out *printer) *cobra.Command {
+func tokenCommand(out *render.Printer) *cobra.Command {
 	token := family("token", "Make, list and revoke the tokens of callers",
 		`A coordinator knows its callers by their tokens. Its file of identities (the
 setting identities) has their hashes, names and roles. When the file changes,
@@ -32,7 +33,7 @@ file and call nobody.`,
 	return token
 }
 
-func tokenCreateCommand(c *printer) *cobra.Command {
+func tokenCreateCommand(c *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an identity with a token, and print the token once",
@@ -86,7 +87,7 @@ add it by hand.
 			return err
 		}
 		if *file == "" {
-			fmt.Fprintf(harmless{to: c.err}, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
+			fmt.Fprintf(render.Harmless{To: c.Err}, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
 		} else if err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Append(*file, content, entry) }); err != nil {
 			undo()
 			return err
@@ -123,8 +124,8 @@ func writeToken(name, token string) (undo func(), err error) {
 }
 
 // printToken prints a token, for the only time, or the file that it is in.
-func printToken(out *printer, e access.Entry, token, file string) error {
-	if out.isJSON() {
+func printToken(out *render.Printer, e access.Entry, token, file string) error {
+	if out.IsJSON() {
 		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
 		if file != "" {
 			text["tokenFile"] = file
@@ -134,9 +135,9 @@ func printToken(out *printer, e access.Entry, token, file string) error {
 		return json.NewEncoder(out).Encode(text)
 	}
 	if file == "" {
-		out.printf("%s\n", token)
+		out.Printf("%s\n", token)
 	}
-	return out.lost()
+	return out.Lost()
 }
 
 func addIdentitiesFlag(cmd *cobra.Command, usage string) *string {
@@ -175,7 +176,7 @@ func flagError(err error) error {
 	return usagef("--%s: %s", firstSet(flag, field), strings.ReplaceAll(wrong.Reason, `["*"]`, "'*'"))
 }
 
-func tokenListCommand(out *printer) *cobra.Command {
+func tokenListCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the identities of a file",
@@ -200,7 +201,7 @@ names the line.`,
 	return cmd
 }
 
-func printIdentities(c *printer, entries []access.Entry) error {
+func printIdentities(c *render.Printer, entries []access.Entry) error {
 	rows := make([][]string, 0, len(entries))
 	for _, e := range entries {
 		users := strings.Join(e.Actor.Users, ",")
@@ -209,14 +210,14 @@ func printIdentities(c *printer, entries []access.Entry) error {
 		}
 		end := ""
 		if !e.NotAfter.IsZero() {
-			end = local(e.NotAfter).Format(time.DateTime)
+			end = render.Local(e.NotAfter).Format(time.DateTime)
 			if time.Now().After(e.NotAfter) {
 				end += " (over)"
 			}
 		}
 		rows = append(rows, []string{e.Actor.Name, string(e.Actor.Role), users, e.Actor.Host, end, fmt.Sprint(len(e.Hashes))})
 	}
-	if c.isJSON() {
+	if c.IsJSON() {
 		list := make([]map[string]any, 0, len(entries))
 		for i, e := range entries {
 			list = append(list, map[string]any{
@@ -229,14 +230,14 @@ func printIdentities(c *printer, entries []access.Entry) error {
 		return out.Encode(map[string]any{"identities": list})
 	}
 	if len(rows) == 0 {
-		c.sayf("no identities")
+		c.Sayf("no identities")
 		return nil
 	}
-	c.table([]string{"NAME", "ROLE", "USERS", "HOST", "ENDS", "TOKENS"}, rows)
+	c.Table([]string{"NAME", "ROLE", "USERS", "HOST", "ENDS", "TOKENS"}, rows)
 	return nil
 }
 
-func tokenRevokeCommand(out *printer) *cobra.Command {
+func tokenRevokeCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Remove an identity, and with it its tokens",
@@ -260,10 +261,10 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		if err != nil {
 			return err
 		}
-		if out.isJSON() {
+		if out.IsJSON() {
 			return json.NewEncoder(out).Encode(map[string]string{"name": args[0]})
 		}
-		out.printf("%s revoked\n", args[0])
+		out.Printf("%s revoked\n", args[0])
 		return nil
 	}
 	return cmd

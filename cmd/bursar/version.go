@@ -6,9 +6,11 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/internal/cli/render"
 )
 
-func versionCommand(out *printer) *cobra.Command {
+func versionCommand(out *render.Printer) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Which bursar this is",
@@ -20,16 +22,16 @@ func versionCommand(out *printer) *cobra.Command {
 	}
 }
 
-func printVersion(out *printer) error {
+func printVersion(out *render.Printer) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	if !out.isJSON() {
-		out.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
+	if !out.IsJSON() {
+		out.Printf("bursar %s %s %s\n", version, runtime.Version(), platform)
 		return nil
 	}
 	text, err := json.Marshal(map[string]string{"version": version, "go": runtime.Version(), "platform": platform})
 	if err != nil {
 		return fmt.Errorf("marshal: %w", err)
 	}
-	out.printf("%s\n", text)
+	out.Printf("%s\n", text)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -49,7 +50,7 @@ func showWait(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
 		say: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
-		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.err.Fd())),
+		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.Err.Fd())),
 	}
 	done := make(chan struct{})
 	go func() {
@@ -100,7 +101,7 @@ func (w *waitLine) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-early:
-			text := printable(w.read(ctx))
+			text := render.Printable(w.read(ctx))
 			w.client.CloseIdle()
 			if w.id != "" {
 				early = nil
@@ -113,7 +114,7 @@ func (w *waitLine) follow(ctx context.Context) {
 			early = nil
 		}
 		if now := time.Now(); !now.Before(next) {
-			w.text = printable(w.read(ctx))
+			w.text = render.Printable(w.read(ctx))
 			// the connection is not kept: every command that waits would have two
 			w.client.CloseIdle()
 			next = now.Add(w.pace - waitUnseen/2) // ticks are not exact
@@ -121,17 +122,17 @@ func (w *waitLine) follow(ctx context.Context) {
 		}
 		left := ""
 		if w.ends != nil {
-			left = "; " + until(w.ends, time.Now()) + " left"
+			left = "; " + render.Until(w.ends, time.Now()) + " left"
 		}
 		switch {
 		case ctx.Err() != nil || w.text == "":
 		case w.live:
-			fmt.Fprintf(w.say.err, "\r\033[K%s%s", w.fit(w.text, left), left)
+			fmt.Fprintf(w.say.Err, "\r\033[K%s%s", w.fit(w.text, left), left)
 			w.shown = w.text
 		case strings.HasSuffix(w.text, tryingAgain) && strings.HasSuffix(w.shown, tryingAgain):
 			// once for an outage, however its words change
 		case withoutAges(w.text) != withoutAges(w.shown):
-			w.say.sayf("%s%s", w.text, left)
+			w.say.Sayf("%s%s", w.text, left)
 			w.shown = w.text
 		}
 	}
@@ -156,7 +157,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 	}
 	w.failures = 0
 	w.absent = slices.ContainsFunc(res.GetShortfalls(), convert.HostIsAbsent)
-	text = "waiting" + placeText(res)
+	text = "waiting" + render.PlaceText(res)
 	var lacks, ofNamed []string
 	for _, s := range res.GetShortfalls() {
 		lack := lackText(s, res.GetBlockedBy())
@@ -168,7 +169,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 		}
 	}
 	if f := res.GetFilters(); len(lacks)+len(ofNamed) == 0 && f != nil {
-		lacks = append(lacks, filtersText(f, nil))
+		lacks = append(lacks, render.FiltersText(f, nil))
 	}
 	if len(ofNamed) > 0 {
 		text += ", which " + strings.Join(ofNamed, ", ")
@@ -202,22 +203,22 @@ const lacksWord = "lacks "
 // lackText says what is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	if convert.HostIsAbsent(s) {
-		return "for " + accountText(s.GetAccount()) + ": " + closedText(s)
+		return "for " + render.AccountText(s.GetAccount()) + ": " + render.ClosedText(s)
 	}
 	text := ""
-	if account := accountText(s.GetAccount()); named == nil || account != accountText(named) {
+	if account := render.AccountText(s.GetAccount()); named == nil || account != render.AccountText(named) {
 		text = account + " "
 	}
-	if closed := closedText(s); closed != "" {
+	if closed := render.ClosedText(s); closed != "" {
 		return text + closed
 	}
-	if noteOf(s) == noteTooSmall {
-		amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
-		return fmt.Sprintf("for a host with %s; the largest today, %s, has %s", amountText(s.GetDimension(), s.GetRequested()),
-			accountText(s.GetAccount()), amount(s.GetLimit()))
+	if render.NoteOf(s) == render.NoteTooSmall {
+		amount := func(n int64) string { return render.QuantityText(s.GetDimension(), n) }
+		return fmt.Sprintf("for a host with %s; the largest today, %s, has %s", render.AmountText(s.GetDimension(), s.GetRequested()),
+			render.AccountText(s.GetAccount()), amount(s.GetLimit()))
 	}
-	text += lacksWord + amountText(s.GetDimension(), s.GetRequested()-s.GetAvailable())
-	if note := noteText(s); note != "" {
+	text += lacksWord + render.AmountText(s.GetDimension(), s.GetRequested()-s.GetAvailable())
+	if note := render.NoteText(s); note != "" {
 		text += " (" + note + ")"
 	}
 	return text
@@ -237,7 +238,7 @@ func withoutAges(text string) string {
 
 // fit shortens the text so that it fits into one line of the terminal.
 func (w *waitLine) fit(text, rest string) string {
-	width, _, err := term.GetSize(int(w.say.err.Fd()))
+	width, _, err := term.GetSize(int(w.say.Err.Fd()))
 	runes := []rune(text)
 	room := width - len(rest) - 1
 	if err != nil || room < 1 || len(runes) <= room {
@@ -252,7 +253,7 @@ func (w *waitLine) end() {
 		return
 	}
 	if w.live {
-		fmt.Fprint(w.say.err, "\r\033[K")
+		fmt.Fprint(w.say.Err, "\r\033[K")
 	}
-	w.say.sayf("waited %s", durationText(time.Since(w.began)))
+	w.say.Sayf("waited %s", render.DurationText(time.Since(w.began)))
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -47,20 +48,20 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.printer, after, upTo) }))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
-			known := make(overUsers)
+			known := make(render.OverUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
 				if err != nil {
 					return err
 				}
-				if err := printChange(c.printer, msg, known); err != nil {
+				if err := printChange(c.Printer, msg, known); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		known := make(overUsers)
+		known := make(render.OverUsers)
 		req := &bursarv1.AllocationServiceWatchRequest{AfterRevision: *after, Labels: labels, HostId: *host}
 		if len(args) == 1 {
 			if req.Id, err = allocationID(ctx, cl, args[0]); err != nil {
@@ -75,7 +76,7 @@ message, with its "revision", "time" and "actor".`,
 			if msg.GetAllocation() != nil {
 				change.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: msg.GetAllocation()}
 			}
-			if err := printChange(c.printer, change, known); err != nil {
+			if err := printChange(c.Printer, change, known); err != nil {
 				return err
 			}
 		}
@@ -91,31 +92,31 @@ func followRetries() client.RetryPolicy {
 }
 
 // tellOutage says that nobody answers what a command follows.
-func tellOutage(c *reporter, err error) { c.sayf("bursar: %s%s", c.message(err), tryingAgain) }
+func tellOutage(c *reporter, err error) { c.Sayf("bursar: %s%s", c.message(err), tryingAgain) }
 
 // tellGap says that the server did not hold what came after the last change.
-func tellGap(out *printer, after, upTo uint64) {
-	out.sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
+func tellGap(out *render.Printer, after, upTo uint64) {
+	out.Sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
 }
 
 // printChange prints one change in one line. Keep-alives are not printed.
-func printChange(out *printer, msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
+func printChange(out *render.Printer, msg *bursarv1.ClusterServiceWatchResponse, known render.OverUsers) error {
 	if msg.GetChange() == nil {
 		return nil
 	}
-	if out.isJSON() {
-		return out.printLine(msg)
+	if out.IsJSON() {
+		return out.PrintLine(msg)
 	}
 	when, what := changeText(msg, known)
 	if actor := msg.GetActor(); actor != "" {
 		what += "  by " + actor
 	}
-	_, err := fmt.Fprintf(out, "%s  %d  %s\n", local(when).Format(time.DateTime), msg.GetRevision(), printable(what))
+	_, err := fmt.Fprintf(out, "%s  %d  %s\n", render.Local(when).Format(time.DateTime), msg.GetRevision(), render.Printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 
 // changeText says what has changed, and when.
-func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (when time.Time, what string) {
+func changeText(msg *bursarv1.ClusterServiceWatchResponse, known render.OverUsers) (when time.Time, what string) {
 	when = time.Now()
 	if msg.GetTime() != nil {
 		when = msg.GetTime().AsTime()
@@ -123,11 +124,11 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 	switch change := msg.GetChange().(type) {
 	case *bursarv1.ClusterServiceWatchResponse_Allocation:
 		a := change.Allocation
-		text := fmt.Sprintf("%s  %s", a.GetId(), allocationLine(a))
-		if status := exitNote(a); status != "" {
+		text := fmt.Sprintf("%s  %s", a.GetId(), render.AllocationLine(a))
+		if status := render.ExitNote(a); status != "" {
 			text += "  " + status
 		}
-		began, update := known.update(a, when)
+		began, update := known.Update(a, when)
 		if update != "" {
 			text += "  " + update
 		}
@@ -137,16 +138,16 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 				when = began
 			}
 		}
-		return when, text + "  " + labelsText(a.GetLabels())
+		return when, text + "  " + render.LabelsText(a.GetLabels())
 	case *bursarv1.ClusterServiceWatchResponse_Host:
 		h := change.Host
-		text := fmt.Sprintf("host %s  %s", h.GetId(), hostState(h))
-		if note := hostNote(h, time.Now()); note != "" {
+		text := fmt.Sprintf("host %s  %s", h.GetId(), render.HostState(h))
+		if note := render.HostNote(h, time.Now()); note != "" {
 			text += " (" + note + ")"
 		}
 		return when, text
 	case *bursarv1.ClusterServiceWatchResponse_Quota:
-		return when, "quota " + quotaLine(change.Quota) + "  from " + change.Quota.GetSource()
+		return when, "quota " + render.QuotaLine(change.Quota) + "  from " + change.Quota.GetSource()
 	case *bursarv1.ClusterServiceWatchResponse_QuotaDeleted:
 		return when, fmt.Sprintf("quota %s  deleted", change.QuotaDeleted)
 	case *bursarv1.ClusterServiceWatchResponse_HostDeleted:

@@ -36,6 +36,13 @@ func floors() [][]string {
 		{"agent/launch"},
 		{"agent/socket", "agent/contain"},
 		{"agent"},
+		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds"},
+		{"internal/cli/failure"},
+		{"internal/cli/servers"},
+		{"internal/cli/cmdline"},
+		{"internal/cli/lookup"},
+		{"internal/cli/requests"},
+		{"internal/cli"},
 		{"cmd"},
 		{"test", "bench", "tools"},
 	}

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"testing"
@@ -51,7 +51,7 @@ func TestWhatAClusterDoesNotSayOrEnforceIsSaid(t *testing.T) {
 		"limit of am-memory and am-cpu estimated":                                 {Estimated: []string{"am-memory", "am-cpu"}},
 		"the cluster may hold a user at 25 % of the queue while others want more": {UserPercent: &soft},
 	} {
-		if got := clusterNote(a); got != want {
+		if got := ClusterNote(a); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestTheHintFitsTheReason(t *testing.T) {
 		{"refused", []*bursarv1.Shortfall{cordoned}, "--wait 30s waits until the host is uncordoned; `bursar hosts` shows those that take engines"},
 	} {
 		in := &bursarv1.InsufficientResources{Reason: c.reason, Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Shortfalls: c.short}
-		if got := shortfallHint(in, "bursar explain"); got != c.want {
+		if got := ShortfallHint(in, "bursar explain"); got != c.want {
 			t.Errorf("%s of %v: %s\nwant %s", c.reason, c.short, got, c.want)
 		}
 	}

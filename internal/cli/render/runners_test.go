@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"slices"
@@ -28,7 +28,7 @@ func TestWhoStandsInTheWayIsNamedAfterWhatIsShort(t *testing.T) {
 		"in the way in host h1, by memory: 3f7k of alice (memory=11GiB); the largest of 2048 that were looked at, of 3000",
 		"in the way in quota team=x, by cpu: 3f7k of alice (memory=11GiB); the largest of the oldest 2048, of 3000",
 	}
-	if got := shortfallLines(in); !slices.Equal(got, want) {
+	if got := ShortfallLines(in); !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 }
@@ -36,7 +36,7 @@ func TestWhoStandsInTheWayIsNamedAfterWhatIsShort(t *testing.T) {
 // A sample of a large fleet is named as such, and says nothing of the hosts that it does not have.
 func TestACountOfASampleSaysOfHowMany(t *testing.T) {
 	f := &bursarv1.HostFilters{Total: 3334, Labels: 3334, Fleet: 10_000}
-	if got, want := filtersText(f, nil), "hosts: 0 of 3334 fit, which are a sample of 10000, 3334 by labels"; got != want {
+	if got, want := FiltersText(f, nil), "hosts: 0 of 3334 fit, which are a sample of 10000, 3334 by labels"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}
 	if text := absenceText(&bursarv1.ExplainResponse{Filters: f}); text != "" {

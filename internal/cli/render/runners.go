@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ func runnersTexts(list []*bursarv1.Runners) (lines []string) {
 		runners := make([]string, 0, len(r.GetLargest()))
 		for _, runner := range r.GetLargest() {
 			text := runner.GetId() + " of " + runner.GetUser()
-			if size := resourceText(runner.GetResource()); size != "" {
+			if size := ResourceText(runner.GetResource()); size != "" {
 				text += " (" + size + ")"
 			}
 			runners = append(runners, text)
 		}
-		text := fmt.Sprintf("in the way in %s, by %s: %s", accountText(r.GetAccount()), r.GetDimension(), strings.Join(runners, ", "))
+		text := fmt.Sprintf("in the way in %s, by %s: %s", AccountText(r.GetAccount()), r.GetDimension(), strings.Join(runners, ", "))
 		if r.GetLookedAt() < r.GetAllocations() {
 			text += fmt.Sprintf("; the largest of %s, of %d", lookedAtText(r), r.GetAllocations())
 		}

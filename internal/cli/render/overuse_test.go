@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -53,7 +53,7 @@ func TestOverUseIsSaidInWords(t *testing.T) {
 		if c.change != nil {
 			c.change(a)
 		}
-		if got, want := overUseText(a, now), "memory 5GiB of 4GiB "+c.short; got != want {
+		if got, want := OverUseText(a, now), "memory 5GiB of 4GiB "+c.short; got != want {
 			t.Errorf("%s: %q, want %q", c.name, got, want)
 		}
 		facts := overUseFacts(a, now)
@@ -66,7 +66,7 @@ func TestOverUseIsSaidInWords(t *testing.T) {
 
 func TestWatchTellsOverUseFromItsEnd(t *testing.T) {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	known := make(overUsers)
+	known := make(OverUsers)
 	over, within := inOverUse(now, bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN), &bursarv1.Allocation{Id: "a"}
 	ended := inOverUse(now, bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN)
 	ended.EndTime = timestamppb.New(now)
@@ -83,7 +83,7 @@ func TestWatchTellsOverUseFromItsEnd(t *testing.T) {
 		{over, now.Add(-18 * time.Second), "over-use: memory 5GiB of 4GiB (warn)"},
 		{ended, time.Time{}, ""},
 	} {
-		if when, what := known.update(step.a, now); !when.Equal(step.when) || what != step.what {
+		if when, what := known.Update(step.a, now); !when.Equal(step.when) || what != step.what {
 			t.Errorf("step %d: %v %q, want %v %q", i, when, what, step.when, step.what)
 		}
 	}
@@ -114,7 +114,7 @@ func TestHowAnEngineEndedIsSaidOnce(t *testing.T) {
 		{&bursarv1.ExitStatus{Signal: 3}, "killed by signal 34", "signal 3"},
 		{&bursarv1.ExitStatus{Signal: 15}, "killed by SIGKILL", "signal 15"},
 	} {
-		if got := exitNote(&bursarv1.Allocation{ExitStatus: c.status, Reason: c.reason}); got != c.want {
+		if got := ExitNote(&bursarv1.Allocation{ExitStatus: c.status, Reason: c.reason}); got != c.want {
 			t.Errorf("%v after %q: %q, want %q", c.status, c.reason, got, c.want)
 		}
 	}
@@ -130,7 +130,7 @@ func TestDisksAreReadable(t *testing.T) {
 		{&bursarv1.DiskSample{Short: true}, "not known, too little"},
 		{&bursarv1.DiskSample{TotalBytes: 1, TotalInodes: 1<<63 - 1, FreeInodes: 1<<63 - 1}, "0 free of 1B, 100 % of its inodes"},
 	} {
-		if got := diskText(c.disk); got != c.want {
+		if got := DiskText(c.disk); got != c.want {
 			t.Errorf("%v: %q, want %q", c.disk, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ func TestNotesOfAnAccountStandAtTheirDimension(t *testing.T) {
 		Kept: &bursarv1.Resource{MemoryBytes: new(int64(24684084 << 10))},
 	}
 	var notes []string
-	for _, row := range accountRows([]*bursarv1.Account{account}) {
+	for _, row := range AccountRows([]*bursarv1.Account{account}) {
 		notes = append(notes, row[len(row)-1])
 	}
 	if want := []string{"held for 3f7k, keeps memory=23.5GiB", "over its limit"}; !slices.Equal(notes, want) {

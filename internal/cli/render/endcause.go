@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// endCause says what has ended a command, if the command has not; empty: it has, or the cause is
+// EndCause says what has ended a command, if the command has not; empty: it has, or the cause is
 // not known.
-func endCause(a *bursarv1.Allocation) string {
+func EndCause(a *bursarv1.Allocation) string {
 	reason := a.GetReason()
 	kills := memoryKills(a).GetCount()
 	switch {
-	case !hasEnded(a):
+	case !HasEnded(a):
 		return ""
-	case strings.HasPrefix(reason, outOfMemory), strings.HasPrefix(reason, "killed by ") && strings.Contains(reason, "for lack of memory"):
+	case strings.HasPrefix(reason, OutOfMemory), strings.HasPrefix(reason, "killed by ") && strings.Contains(reason, "for lack of memory"):
 		return "the command was " + reason
 	case strings.HasPrefix(reason, "exit ") && strings.Contains(reason, "for lack of memory"):
 		return "the command ended with " + reason
@@ -25,9 +25,9 @@ func endCause(a *bursarv1.Allocation) string {
 	case kills > 0:
 		return "the command has ended" + killsBefore(kills)
 	case a.GetExitStatus().GetOutOfMemory(): // as an older agent says it
-		return "the command was " + outOfMemory
+		return "the command was " + OutOfMemory
 	case a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED:
-		return "its allocation had ended before it did: " + allocationState(a.GetState()) + withReason(reason)
+		return "its allocation had ended before it did: " + AllocationState(a.GetState()) + withReason(reason)
 	case a.GetExitStatus() == nil && reason != "" && !strings.HasPrefix(reason, "process ended"):
 		// Run gives back with an exit status: somebody else was first.
 		return "its allocation had ended before it did: " + reason
@@ -39,7 +39,7 @@ func killsBefore(kills int64) string {
 	if kills <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(", after the kernel had killed %s of it for lack of memory", counted(int(kills), "process", "processes"))
+	return fmt.Sprintf(", after the kernel had killed %s of it for lack of memory", Counted(int(kills), "process", "processes"))
 }
 
 func withReason(reason string) string {
@@ -74,14 +74,14 @@ func memoryPeak(a *bursarv1.Allocation) int64 {
 	return most
 }
 
-// memoryFacts says what an engine was entitled to, what it used at most, and what to ask for next
+// MemoryFacts says what an engine was entitled to, what it used at most, and what to ask for next
 // time, if more memory would have helped.
-func memoryFacts(a *bursarv1.Allocation) string {
+func MemoryFacts(a *bursarv1.Allocation) string {
 	entitled, peak := a.GetEntitled().GetMemoryBytes(), memoryPeak(a)
 	if entitled == 0 || peak == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("it was entitled to %s of memory and used %s at most", memoryText(entitled), memoryText(peak))
+	text := fmt.Sprintf("it was entitled to %s of memory and used %s at most", MemoryText(entitled), MemoryText(peak))
 	switch next := nextMemory(a); {
 	case next > 0:
 		text += fmt.Sprintf("; ask for --memory %s next time (%s)", resource.FormatMemory(next), nextMemoryFormula)
@@ -121,7 +121,7 @@ func incidentFacts(a *bursarv1.Allocation) (facts []string) {
 			facts = append(facts, "incident", text)
 		}
 	}
-	if next := nextMemory(a); next > 0 && hasEnded(a) {
+	if next := nextMemory(a); next > 0 && HasEnded(a) {
 		facts = append(facts, "next time", fmt.Sprintf("--memory %s: %s", resource.FormatMemory(next), nextMemoryFormula))
 	}
 	return facts
@@ -129,19 +129,19 @@ func incidentFacts(a *bursarv1.Allocation) (facts []string) {
 
 // incidentText says what happened, how often and when.
 func incidentText(a *bursarv1.Allocation, i *bursarv1.Incident) string {
-	most := quantityText(i.GetDimension(), i.GetMostUsed())
-	bound := quantityText(i.GetDimension(), i.GetBound())
+	most := QuantityText(i.GetDimension(), i.GetMostUsed())
+	bound := QuantityText(i.GetDimension(), i.GetBound())
 	var text string
 	switch i.GetKind() {
 	case bursarv1.IncidentKind_INCIDENT_KIND_MEMORY_KILL:
-		text = "the kernel killed " + counted(int(i.GetCount()), "process", "processes") + " for lack of memory"
+		text = "the kernel killed " + Counted(int(i.GetCount()), "process", "processes") + " for lack of memory"
 		if i.GetBound() > 0 {
 			text += " at the limit of " + bound
 		}
 	case bursarv1.IncidentKind_INCIDENT_KIND_OVER_USE:
-		text = fmt.Sprintf("over-use of %s %s: at most %s of %s", i.GetDimension(), counted(int(i.GetCount()), "time", "times"), most, bound)
+		text = fmt.Sprintf("over-use of %s %s: at most %s of %s", i.GetDimension(), Counted(int(i.GetCount()), "time", "times"), most, bound)
 	case bursarv1.IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD:
-		text = fmt.Sprintf("its limit of %s did not hold %s", bound, counted(int(i.GetCount()), "time", "times"))
+		text = fmt.Sprintf("its limit of %s did not hold %s", bound, Counted(int(i.GetCount()), "time", "times"))
 		if i.GetMostUsed() > 0 {
 			text += ": it used " + most
 		}
@@ -150,12 +150,12 @@ func incidentText(a *bursarv1.Allocation, i *bursarv1.Incident) string {
 	default:
 		return "" // of a later version
 	}
-	when := timeText(i.GetFirstTime())
-	if last := timeText(i.GetLastTime()); last != when {
+	when := TimeText(i.GetFirstTime())
+	if last := TimeText(i.GetLastTime()); last != when {
 		when += " to " + last
 	}
 	switch {
-	case i.GetOngoing() && hasEnded(a):
+	case i.GetOngoing() && HasEnded(a):
 		when += ", until its end"
 	case i.GetOngoing():
 		when += ", and goes on"

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -84,10 +84,10 @@ func TestRunSaysWhatEndedItsCommand(t *testing.T) {
 		},
 		"somebody else's release": {endedWith("released by root", nil), "its allocation had ended before it did: released by root", "it was entitled to 64MiB of memory and used 60MiB at most"},
 	} {
-		if got := endCause(test.a); got != test.cause {
+		if got := EndCause(test.a); got != test.cause {
 			t.Errorf("%s: %q, want %q", name, got, test.cause)
 		}
-		if got := memoryFacts(test.a); test.cause != "" && got != test.facts {
+		if got := MemoryFacts(test.a); test.cause != "" && got != test.facts {
 			t.Errorf("%s: %q, want %q", name, got, test.facts)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"testing"
@@ -13,9 +13,9 @@ import (
 func TestWhatAnEngineUses(t *testing.T) {
 	measured := &bursarv1.Resource{MemoryBytes: new(int64(686 << 20)), CpuMillis: new(int64(500))}
 	for want, got := range map[string]string{
-		"12MiB of memory, 0.5 cores":  usesText(measured, 12<<20),
-		"686MiB of memory, 0.5 cores": usesText(measured, 0), // of an older version
-		"":                            usesText(nil, 0),
+		"12MiB of memory, 0.5 cores":  UsesText(measured, 12<<20),
+		"686MiB of memory, 0.5 cores": UsesText(measured, 0), // of an older version
+		"":                            UsesText(nil, 0),
 		"400MiB of memory (seen at the agent's ticks alone)": peakText(&bursarv1.Allocation{
 			MeasuredPeak: &bursarv1.Resource{MemoryBytes: new(int64(400 << 20))}, MeasuredPeakSource: bursarv1.PeakSource_PEAK_SOURCE_TICKS,
 		}),
@@ -25,13 +25,13 @@ func TestWhatAnEngineUses(t *testing.T) {
 		"65MiB of memory": peakText(&bursarv1.Allocation{
 			MeasuredPeak: &bursarv1.Resource{MemoryBytes: new(int64(65 << 20))}, MeasuredPeakSource: bursarv1.PeakSource_PEAK_SOURCE_KERNEL,
 		}),
-		"1m30.5s": cpuTimeText(durationpb.New(90*time.Second + 500*time.Millisecond)),
+		"1m30.5s": CPUTimeText(durationpb.New(90*time.Second + 500*time.Millisecond)),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := peakText(&bursarv1.Allocation{}) + cpuTimeText(nil); got != "" {
+	if got := peakText(&bursarv1.Allocation{}) + CPUTimeText(nil); got != "" {
 		t.Errorf("nothing is known: %q", got)
 	}
 }

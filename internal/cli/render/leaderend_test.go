@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"testing"
@@ -42,7 +42,7 @@ func TestTheEndOfAMainProcessIsShown(t *testing.T) {
 		if got := leaderEndNote(test.a); got != test.note {
 			t.Errorf("%s: %q; want %q", name, got, test.note)
 		}
-		if got := leaderEndText(test.a, now); got != test.full {
+		if got := LeaderEndText(test.a, now); got != test.full {
 			t.Errorf("%s: %q; want %q", name, got, test.full)
 		}
 	}

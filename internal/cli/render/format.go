@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"fmt"
@@ -16,23 +16,23 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// quantityText writes a quantity for people: 4GiB, 500m, 3.
-func quantityText(dimension string, n int64) string {
+// QuantityText writes a quantity for people: 4GiB, 500m, 3.
+func QuantityText(dimension string, n int64) string {
 	sign := ""
 	if n < 0 {
 		sign, n = "-", -n
 	}
 	switch dimension {
 	case resource.Memory, resource.AMMemory:
-		return sign + memoryText(n)
+		return sign + MemoryText(n)
 	case resource.CPU, resource.AMCPU:
 		return sign + resource.FormatCPU(n)
 	}
 	return sign + strconv.FormatInt(n, 10)
 }
 
-// amountText writes a quantity with what it is of: "4GiB of memory", "2 cores", "3 of gpu".
-func amountText(dimension string, n int64) string {
+// AmountText writes a quantity with what it is of: "4GiB of memory", "2 cores", "3 of gpu".
+func AmountText(dimension string, n int64) string {
 	switch dimension {
 	case resource.CPU:
 		if n == 1000 {
@@ -40,13 +40,13 @@ func amountText(dimension string, n int64) string {
 		}
 		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) + " cores"
 	case resource.Instances:
-		return counted(int(n), "instance", "instances")
+		return Counted(int(n), "instance", "instances")
 	}
-	return quantityText(dimension, n) + " of " + dimension
+	return QuantityText(dimension, n) + " of " + dimension
 }
 
-// memoryText is exact if the exact number is short.
-func memoryText(bytes int64) string {
+// MemoryText is exact if the exact number is short.
+func MemoryText(bytes int64) string {
 	if bytes == 0 {
 		return "0"
 	}
@@ -63,31 +63,31 @@ func memoryText(bytes int64) string {
 	return resource.ApproximateMemory(bytes)
 }
 
-// optional writes a quantity that may be unset.
-func optional(dimension string, n *int64) string {
+// Optional writes a quantity that may be unset.
+func Optional(dimension string, n *int64) string {
 	if n == nil {
 		return ""
 	}
-	return quantityText(dimension, *n)
+	return QuantityText(dimension, *n)
 }
 
-// share writes "used / limit", or without a limit only "used".
-func share(dimension string, used, limit *int64) string {
+// Share writes "used / limit", or without a limit only "used".
+func Share(dimension string, used, limit *int64) string {
 	switch {
 	case used == nil && limit == nil:
 		return ""
 	case limit == nil:
-		return quantityText(dimension, *used)
+		return QuantityText(dimension, *used)
 	}
 	n := int64(0)
 	if used != nil {
 		n = *used
 	}
-	return quantityText(dimension, n) + " / " + quantityText(dimension, *limit)
+	return QuantityText(dimension, n) + " / " + QuantityText(dimension, *limit)
 }
 
-// plus adds quantities; some of them may be unset.
-func plus(quantities ...*int64) *int64 {
+// Plus adds quantities; some of them may be unset.
+func Plus(quantities ...*int64) *int64 {
 	var sum *int64
 	for _, n := range quantities {
 		if n != nil {
@@ -101,8 +101,8 @@ func plus(quantities ...*int64) *int64 {
 	return sum
 }
 
-// resourceText writes "memory=4GiB,cpu=2" and the numbers of all external parts.
-func resourceText(r *bursarv1.Resource) string {
+// ResourceText writes "memory=4GiB,cpu=2" and the numbers of all external parts.
+func ResourceText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""
 	}
@@ -120,14 +120,14 @@ func resourceText(r *bursarv1.Resource) string {
 // "memory=23.5GiB,cpu=2".
 func amountsText(r *bursarv1.Resource) string {
 	var parts []string
-	for _, dimension := range setDimensions(orEmpty(r)) {
-		parts = append(parts, dimension+"="+quantityOf(r, dimension))
+	for _, dimension := range SetDimensions(OrEmpty(r)) {
+		parts = append(parts, dimension+"="+QuantityOf(r, dimension))
 	}
 	return strings.Join(parts, ",")
 }
 
-// labelsText writes "user=alice,creator=IDE".
-func labelsText(labels map[string]string) string {
+// LabelsText writes "user=alice,creator=IDE".
+func LabelsText(labels map[string]string) string {
 	set, err := label.FromMap(labels)
 	if err != nil {
 		return fmt.Sprint(labels)
@@ -135,21 +135,21 @@ func labelsText(labels map[string]string) string {
 	return set.Text()
 }
 
-// selectorText writes a selector as a user types it.
-func selectorText(selector map[string]string) string {
+// SelectorText writes a selector as a user types it.
+func SelectorText(selector map[string]string) string {
 	if len(selector) == 0 {
 		return label.Any
 	}
-	return labelsText(selector)
+	return LabelsText(selector)
 }
 
-// accountText names an account: "host vm-1", "quota user=alice".
-func accountText(name *bursarv1.AccountName) string {
+// AccountText names an account: "host vm-1", "quota user=alice".
+func AccountText(name *bursarv1.AccountName) string {
 	switch name.GetKind() {
 	case bursarv1.AccountKind_ACCOUNT_KIND_HOST:
 		return "host " + name.GetLabels()["host"]
 	case bursarv1.AccountKind_ACCOUNT_KIND_QUOTA:
-		of := "quota " + labelsText(name.GetLabels())
+		of := "quota " + LabelsText(name.GetLabels())
 		if len(name.GetLabels()) == 0 {
 			of = "quota of everything"
 		}
@@ -166,17 +166,17 @@ func accountText(name *bursarv1.AccountName) string {
 		return queue
 	case bursarv1.AccountKind_ACCOUNT_KIND_UNSPECIFIED:
 	}
-	return "account " + labelsText(name.GetLabels())
+	return "account " + LabelsText(name.GetLabels())
 }
 
-// allocationState is "active" for ALLOCATION_STATE_ACTIVE.
-func allocationState(s bursarv1.AllocationState) string {
+// AllocationState is "active" for ALLOCATION_STATE_ACTIVE.
+func AllocationState(s bursarv1.AllocationState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "ALLOCATION_STATE_"))
 }
 
-// hostState is "healthy,cordoned". A change does not say whether the agent reports, so for a
+// HostState is "healthy,cordoned". A change does not say whether the agent reports, so for a
 // change it may be "cordoned" alone, or "in service".
-func hostState(h *bursarv1.Host) string {
+func HostState(h *bursarv1.Host) string {
 	var states []string
 	if h.GetState() != bursarv1.HostState_HOST_STATE_UNSPECIFIED {
 		states = append(states, strings.ToLower(strings.TrimPrefix(h.GetState().String(), "HOST_STATE_")))
@@ -194,9 +194,9 @@ func hostState(h *bursarv1.Host) string {
 	return strings.Join(states, ",")
 }
 
-// hostNote is why a host takes no engines, if its state does not say it all, and of what it has
+// HostNote is why a host takes no engines, if its state does not say it all, and of what it has
 // nothing to give.
-func hostNote(h *bursarv1.Host, now time.Time) string {
+func HostNote(h *bursarv1.Host, now time.Time) string {
 	notes := protectedNotes(h.GetAccount())
 	if n := h.GetUnaccepted(); n > 0 {
 		notes = append(notes, fmt.Sprintf("%d engines not accepted yet (bursar host accept)", n))
@@ -208,19 +208,19 @@ func hostNote(h *bursarv1.Host, now time.Time) string {
 		}
 	}
 	notes = append(notes, h.GetSample().GetNotes()...)
-	if why := unavailableText(h, now); !strings.Contains(hostState(h), why) {
+	if why := UnavailableText(h, now); !strings.Contains(HostState(h), why) {
 		notes = append([]string{why}, notes...)
 	}
 	return strings.Join(notes, "; ")
 }
 
-// unavailableText is why a host takes no engines. If its agent does not report, the coordinator's
+// UnavailableText is why a host takes no engines. If its agent does not report, the coordinator's
 // own reason is its state.
-func unavailableText(h *bursarv1.Host, now time.Time) string {
+func UnavailableText(h *bursarv1.Host, now time.Time) string {
 	if h.GetAgentEnded() {
 		const ended = "its agent has ended"
 		when := ended
-		if silence := since(h.GetLastSyncTime(), now); silence != "" {
+		if silence := Since(h.GetLastSyncTime(), now); silence != "" {
 			when += " " + silence + " ago"
 		}
 		reason := withLocalDeadline(strings.TrimPrefix(strings.TrimPrefix(h.GetUnavailableReason(), ended), "; "))
@@ -231,7 +231,7 @@ func unavailableText(h *bursarv1.Host, now time.Time) string {
 	}
 	switch h.GetState() {
 	case bursarv1.HostState_HOST_STATE_SUSPECT, bursarv1.HostState_HOST_STATE_LOST:
-		if silence := since(h.GetLastSyncTime(), now); silence != "" {
+		if silence := Since(h.GetLastSyncTime(), now); silence != "" {
 			return "its agent has not reported for " + silence
 		}
 		return "its agent does not report"
@@ -254,7 +254,7 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 	}
 	for _, dimension := range kept.TakesAllOf(has) {
 		notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension,
-			quantityOf(a.GetProtected(), dimension), quantityOf(a.GetLimit(), dimension)))
+			QuantityOf(a.GetProtected(), dimension), QuantityOf(a.GetLimit(), dimension)))
 	}
 	return notes
 }
@@ -265,33 +265,33 @@ func withLocalDeadline(reason string) string {
 	for _, before := range []string{"deadline for its engines: ", "ends by itself: "} {
 		if i := strings.LastIndex(reason, before); i >= 0 {
 			if t, err := time.Parse(time.RFC3339, reason[i+len(before):]); err == nil {
-				return reason[:i+len(before)] + local(t).Format(time.DateTime)
+				return reason[:i+len(before)] + Local(t).Format(time.DateTime)
 			}
 		}
 	}
 	return reason
 }
 
-// since writes how long ago something was: "5s", "3m", "2h5m", "4d".
-func since(t *timestamppb.Timestamp, now time.Time) string {
+// Since writes how long ago something was: "5s", "3m", "2h5m", "4d".
+func Since(t *timestamppb.Timestamp, now time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return durationText(now.Sub(t.AsTime()))
+	return DurationText(now.Sub(t.AsTime()))
 }
 
-// until writes how long it is until a time; "now" if the time is over.
-func until(t *timestamppb.Timestamp, now time.Time) string {
+// Until writes how long it is until a time; "now" if the time is over.
+func Until(t *timestamppb.Timestamp, now time.Time) string {
 	if t == nil {
 		return ""
 	}
 	if left := t.AsTime().Sub(now); left > 0 {
-		return durationText(left)
+		return DurationText(left)
 	}
 	return "now"
 }
 
-func durationText(d time.Duration) string {
+func DurationText(d time.Duration) string {
 	const day = 24 * time.Hour
 	d = max(0, d)
 	switch {
@@ -308,21 +308,21 @@ func durationText(d time.Duration) string {
 	}
 }
 
-// timeText writes a time to the second in this machine's zone.
-func timeText(t *timestamppb.Timestamp) string {
+// TimeText writes a time to the second in this machine's zone.
+func TimeText(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	return local(t.AsTime()).Format(time.DateTime)
+	return Local(t.AsTime()).Format(time.DateTime)
 }
 
-// local converts a time to this machine's zone.
-func local(t time.Time) time.Time {
+// Local converts a time to this machine's zone.
+func Local(t time.Time) time.Time {
 	return t.In(time.Local) //nolint:gosmopolitan // a person reads it on this machine
 }
 
-// fieldPath writes the path of a field that the contract's rules refused.
-func fieldPath(path *validate.FieldPath) string {
+// FieldPath writes the path of a field that the contract's rules refused.
+func FieldPath(path *validate.FieldPath) string {
 	var b strings.Builder
 	for _, element := range path.GetElements() {
 		if b.Len() > 0 {
@@ -339,10 +339,69 @@ func fieldPath(path *validate.FieldPath) string {
 	return b.String()
 }
 
-// ago writes a time and how long ago that was.
-func ago(t *timestamppb.Timestamp, now time.Time) string {
+// Ago writes a time and how long ago that was.
+func Ago(t *timestamppb.Timestamp, now time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return timeText(t) + " (" + since(t, now) + " ago)"
+	return TimeText(t) + " (" + Since(t, now) + " ago)"
+}
+
+// DiskText writes what is free in a work directory: "12GiB free of 100GiB, 99 % of its inodes, too
+// little".
+func DiskText(d *bursarv1.DiskSample) string {
+	text := QuantityText(resource.Memory, d.GetFreeBytes()) + " free of " + QuantityText(resource.Memory, d.GetTotalBytes())
+	if d.GetTotalBytes() == 0 {
+		text = "not known"
+	}
+	if total := d.GetTotalInodes(); total > 0 {
+		text += fmt.Sprintf(", %d %% of its inodes", int64(float64(d.GetFreeInodes())/float64(total)*100))
+	}
+	if d.GetShort() {
+		text += ", too little"
+	}
+	return text
+}
+
+func OrEmpty(r *bursarv1.Resource) *bursarv1.Resource {
+	if r == nil {
+		return &bursarv1.Resource{}
+	}
+	return r
+}
+
+// QuantityOf writes one dimension of a resource; empty if it is unset. What is available may be
+// below zero.
+func QuantityOf(r *bursarv1.Resource, dimension string) string {
+	if r == nil {
+		return ""
+	}
+	switch dimension {
+	case resource.Memory:
+		return Optional(dimension, r.MemoryBytes)
+	case resource.CPU:
+		return Optional(dimension, r.CpuMillis)
+	case resource.Instances:
+		return Optional(dimension, r.Instances)
+	}
+	if n, set := r.GetCustom()[dimension]; set {
+		return QuantityText(dimension, n)
+	}
+	return ""
+}
+
+// Count writes a number; empty for none.
+func Count(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// Counted writes a number with its noun.
+func Counted(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n) + " " + several
 }

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -15,21 +15,21 @@ func leaderEndNote(a *bursarv1.Allocation) string {
 		return ""
 	}
 	text := "main process ended"
-	if how := exitText(end.GetExitStatus()); how != "" {
+	if how := ExitText(end.GetExitStatus()); how != "" {
 		text += " (" + how + ")"
 	}
 	return text
 }
 
-// leaderEndText says in full when and how an engine's main process ended, and what its host does
+// LeaderEndText says in full when and how an engine's main process ended, and what its host does
 // about the others; empty: the engine ended with it, or has it.
-func leaderEndText(a *bursarv1.Allocation, now time.Time) string {
+func LeaderEndText(a *bursarv1.Allocation, now time.Time) string {
 	end := a.GetLeaderEnd()
 	if end == nil {
 		return ""
 	}
-	parts := []string{"ended " + ago(end.GetTime(), now)}
-	if how := exitText(end.GetExitStatus()); how != "" {
+	parts := []string{"ended " + Ago(end.GetTime(), now)}
+	if how := ExitText(end.GetExitStatus()); how != "" {
 		parts[0] += ", " + how
 	}
 	switch {

@@ -1,10 +1,11 @@
-package main
+package render
 
 import (
 	"bytes"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -16,19 +17,19 @@ import (
 // two. Everything that this program prints goes through one of these: printable for a text that
 // must stay in its line, harmless for all that is written to standard output or standard error.
 
-// printable replaces what would move the cursor, break a line or change the order in which a line
+// Printable replaces what would move the cursor, break a line or change the order in which a line
 // is shown.
-func printable(text string) string { return spelling.Printable(text, '?') }
+func Printable(text string) string { return spelling.Printable(text, '?') }
 
-// printables makes the texts among the arguments printable.
-func printables(args []any) []any {
+// Printables makes the texts among the arguments printable.
+func Printables(args []any) []any {
 	clean := make([]any, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
-			clean[i] = printable(arg)
+			clean[i] = Printable(arg)
 		case error:
-			clean[i] = printable(arg.Error())
+			clean[i] = Printable(arg.Error())
 		default:
 			clean[i] = arg
 		}
@@ -36,22 +37,22 @@ func printables(args []any) []any {
 	return clean
 }
 
-// harmless writes text so that a terminal only breaks lines and goes to tab stops. Each Write must
+// Harmless writes text so that a terminal only breaks lines and goes to tab stops. Each Write must
 // end at a character's end.
-type harmless struct {
-	to io.Writer
+type Harmless struct {
+	To io.Writer
 	// json: the text is JSON, and must mean the same afterwards.
-	json bool
+	JSON bool
 }
 
-func (h harmless) Write(text []byte) (int, error) {
-	if _, err := h.to.Write(h.clean(text)); err != nil {
+func (h Harmless) Write(text []byte) (int, error) {
+	if _, err := h.To.Write(h.clean(text)); err != nil {
 		return 0, err //nolint:wrapcheck // names the file
 	}
 	return len(text), nil
 }
 
-func (h harmless) clean(text []byte) []byte {
+func (h Harmless) clean(text []byte) []byte {
 	acts := func(r rune) bool { return !strconv.IsPrint(r) && r != '\n' && r != '\t' }
 	if bytes.IndexFunc(text, acts) < 0 && utf8.Valid(text) {
 		return text
@@ -61,7 +62,7 @@ func (h harmless) clean(text []byte) []byte {
 		switch {
 		case !acts(r):
 			clean = utf8.AppendRune(clean, r)
-		case !h.json:
+		case !h.JSON:
 			clean = append(clean, '?')
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -73,3 +74,13 @@ func (h harmless) clean(text []byte) []byte {
 	}
 	return clean
 }
+
+// Shown is a text as it was typed if a terminal can show it, else in quotes with escapes.
+func Shown(text string) string {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}
+
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

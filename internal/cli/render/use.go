@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"time"
@@ -8,22 +8,22 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// memoryInUse is the memory of measured engines that the kernel cannot take back; nil: not known.
+// MemoryInUse is the memory of measured engines that the kernel cannot take back; nil: not known.
 // Records of older versions have only all that was held.
-func memoryInUse(measured *bursarv1.Resource, unreclaimable int64) *int64 {
+func MemoryInUse(measured *bursarv1.Resource, unreclaimable int64) *int64 {
 	if measured == nil || measured.MemoryBytes == nil || unreclaimable <= 0 {
-		return orEmpty(measured).MemoryBytes
+		return OrEmpty(measured).MemoryBytes
 	}
 	unreclaimable = min(unreclaimable, measured.GetMemoryBytes())
 	return &unreclaimable
 }
 
-// usesText writes what an engine uses, without page cache that the kernel can take back.
-func usesText(measured *bursarv1.Resource, unreclaimable int64) string {
+// UsesText writes what an engine uses, without page cache that the kernel can take back.
+func UsesText(measured *bursarv1.Resource, unreclaimable int64) string {
 	if measured == nil {
 		return ""
 	}
-	return usedText(&bursarv1.Resource{MemoryBytes: memoryInUse(measured, unreclaimable), CpuMillis: measured.CpuMillis})
+	return usedText(&bursarv1.Resource{MemoryBytes: MemoryInUse(measured, unreclaimable), CpuMillis: measured.CpuMillis})
 }
 
 // peakText writes the most that an engine used, and how that is known if it is not certain.
@@ -42,8 +42,8 @@ func peakText(a *bursarv1.Allocation) string {
 	return text
 }
 
-// cpuTimeText writes processor time; empty: it is not known.
-func cpuTimeText(d *durationpb.Duration) string {
+// CPUTimeText writes processor time; empty: it is not known.
+func CPUTimeText(d *durationpb.Duration) string {
 	if d == nil {
 		return ""
 	}
