@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/pause"
@@ -60,7 +61,7 @@ func openAgent(
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
-	c.clients, c.asked = append(c.clients, upstream, waiting), waiting
+	c.clients, c.Asked = append(c.clients, upstream, waiting), waiting
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder,
 		Elsewhere: func() {
@@ -143,7 +144,7 @@ func serveAgent(
 		},
 	}))
 	if isTransient(err) { // it is started again
-		return &exitError{exitFailed, err}
+		return &failure.Exit{Code: failure.ExitFailed, Err: err}
 	}
 	return serverError(err)
 }
@@ -178,7 +179,7 @@ func displaced(err error, ready <-chan struct{}) error {
 	}
 	select {
 	case <-ready:
-		return configError(err)
+		return failure.Config(err)
 	default:
 		return err
 	}

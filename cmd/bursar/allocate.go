@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -55,7 +56,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
-		allocation, err := allocate(cmd.Context(), c.reporter, cl, req)
+		allocation, err := allocate(cmd.Context(), c.Reporter, cl, req)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 
 // allocate waits if the request does, and shows that. It cancels the request if somebody
 // interrupts it, or if the answer was lost and nobody can ask again.
-func allocate(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+func allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
 	minted := req.GetRequestId() == ""
@@ -85,7 +86,7 @@ func allocate(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1
 	reason := "its answer was lost"
 	code, interrupted := interrupts.code()
 	if interrupted {
-		reason, err = "interrupted", &exitError{code: code}
+		reason, err = "interrupted", &failure.Exit{Code: code}
 	}
 	if interrupted || minted && client.Undecided(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
@@ -186,7 +187,7 @@ func onEachAllocation(
 		return err
 	}
 	ctx := cmd.Context()
-	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.Printer, cl, id, do) })
+	return c.EachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.Printer, cl, id, do) })
 }
 
 func onAllocationAt(
@@ -207,7 +208,7 @@ func onAllocationID(
 		return err
 	}
 	if allocation == nil {
-		return &noSuchError{"allocation", id}
+		return &failure.NoSuch{What: "allocation", ID: id}
 	}
 	return render.PrintAllocationLine(out, allocation)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -105,7 +106,7 @@ func TestARequestWhoseAnswerWasLostIsCanceledUnlessItCanBeRepeated(t *testing.T)
 		"refused":            {[]string{"allocate"}, nil, []string{"allocate"}},
 	} {
 		l := &lossy{loses: c.loses, busy: []string{"allocate"}}
-		if code := l.run(t, c.args...); code != exitNoResources {
+		if code := l.run(t, c.args...); code != failure.ExitNoResources {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if diff := cmp.Diff(c.want, l.called); diff != "" {
@@ -128,7 +129,7 @@ func TestALaunchWhoseAnswerWasLostIsStopped(t *testing.T) {
 		"refused": {nil, []string{"allocate", "launch", "release"}},
 	} {
 		l := &lossy{loses: c.loses, busy: []string{"launch"}}
-		if code := l.run(t, "run", "--detach", "true"); code != exitNoResources {
+		if code := l.run(t, "run", "--detach", "true"); code != failure.ExitNoResources {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if diff := cmp.Diff(c.want, l.called); diff != "" {

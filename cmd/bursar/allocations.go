@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -48,7 +49,7 @@ much more it used when this was noticed, and what its host does about it.`,
 	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 of those that have ended)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flag := f.timed(); flag != "" && len(args) > 0 {
-			return usagef("%s: means nothing next to an ID: want one of them", flag)
+			return failure.Usagef("%s: means nothing next to an ID: want one of them", flag)
 		}
 		cl, err := c.either(cmd)
 		if err != nil {
@@ -132,10 +133,10 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (all *bursarv1.
 		most = 100
 	}
 	if f.until.text != "" && !f.until.time.After(f.since.time) {
-		return nil, false, usagef("--until %q: want a time after --since %q", f.until.text, f.since.text)
+		return nil, false, failure.Usagef("--until %q: want a time after --since %q", f.until.text, f.since.text)
 	}
 	if most < 0 {
-		return nil, false, usagef("--limit %d: want a number that is not negative", f.limit)
+		return nil, false, failure.Usagef("--limit %d: want a number that is not negative", f.limit)
 	}
 	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage, EndedSince: f.since.message(), EndedBefore: f.until.message()}
 	if most > 0 {
@@ -144,10 +145,10 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (all *bursarv1.
 	for _, name := range f.states {
 		state, known := bursarv1.AllocationState_value["ALLOCATION_STATE_"+strings.ToUpper(name)]
 		if !known || state == 0 {
-			return nil, false, usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
+			return nil, false, failure.Usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
 		}
 		if flag := f.timed(); flag != "" && lives(bursarv1.AllocationState(state)) {
-			return nil, false, usagef("--state %q: has not ended, and %s shows what has: want released, expired, canceled or lost", name, flag)
+			return nil, false, failure.Usagef("--state %q: has not ended, and %s shows what has: want released, expired, canceled or lost", name, flag)
 		}
 		req.States = append(req.States, bursarv1.AllocationState(state))
 	}

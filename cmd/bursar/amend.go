@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -36,11 +37,11 @@ by "bursar resize".`,
 	priority := flags.Int32("priority", 0, "higher goes first; only some callers may set it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !size.isSet() && !flags.Changed("wait") && !flags.Changed("priority") {
-			return usagef("no change: want at least one of --memory, --cpu, --instances, --custom, --external, --wait and --priority")
+			return failure.Usagef("no change: want at least one of --memory, --cpu, --instances, --custom, --external, --wait and --priority")
 		}
 		if flags.Changed("wait") {
 			if wait == 0 {
-				return usagef("--wait 0s: want at least 1s; bursar cancel %s ends the request", args[0])
+				return failure.Usagef("--wait 0s: want at least 1s; bursar cancel %s ends the request", args[0])
 			}
 			if err := withinBounds("--wait", wait, &bursarv1.AmendRequest{}, "wait"); err != nil {
 				return err

@@ -8,6 +8,8 @@ import (
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // withinBounds refuses a duration that the contract does not allow for a field of a request, and
@@ -22,13 +24,13 @@ func withinBounds(flag string, value time.Duration, request proto.Message, field
 	}
 	bounds := rules.GetDuration()
 	if value < 0 {
-		return usagef("%s %s: want a duration that is not negative", flag, hours(value))
+		return failure.Usagef("%s %s: want a duration that is not negative", flag, hours(value))
 	}
 	if least := bounds.GetGte().AsDuration(); value < least {
-		return usagef("%s %s: want at least %s", flag, hours(value), hours(least))
+		return failure.Usagef("%s %s: want at least %s", flag, hours(value), hours(least))
 	}
 	if most := bounds.GetLte().AsDuration(); most > 0 && value > most {
-		return usagef("%s %s: want at most %s", flag, hours(value), hours(most))
+		return failure.Usagef("%s %s: want at most %s", flag, hours(value), hours(most))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -44,7 +46,7 @@ is one answer for each cluster.`,
 		ctx := cmd.Context()
 		if *file != "" {
 			if len(args) > 0 {
-				return usagef("%s and -f: want one of them", args[0])
+				return failure.Usagef("%s and -f: want one of them", args[0])
 			}
 			return checkFile(ctx, c, *file)
 		}
@@ -57,7 +59,7 @@ is one answer for each cluster.`,
 			if err != nil {
 				return err
 			}
-			return checkByCoordinator(ctx, c.reporter, cl, selection{list: []*bursarv1.Provider{{Kind: kind, Cluster: cluster}}})
+			return checkByCoordinator(ctx, c.Reporter, cl, selection{list: []*bursarv1.Provider{{Kind: kind, Cluster: cluster}}})
 		}
 		configured, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 		if err != nil {
@@ -66,7 +68,7 @@ is one answer for each cluster.`,
 		if len(configured.GetProviders()) == 0 {
 			printProviders(c.Printer, nil)
 		}
-		return checkByCoordinator(ctx, c.reporter, cl, selection{configured.GetProviders(), true})
+		return checkByCoordinator(ctx, c.Reporter, cl, selection{configured.GetProviders(), true})
 	}
 	return cmd
 }
@@ -83,7 +85,7 @@ const checkTimeout = time.Minute
 
 // checkByCoordinator makes the coordinator check clusters, one after another. It ends with the
 // code of the first that failed.
-func checkByCoordinator(ctx context.Context, c *reporter, cl *client.Client, s selection) error {
+func checkByCoordinator(ctx context.Context, c *failure.Reporter, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
 	return checkAll(ctx, c, s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
@@ -103,7 +105,7 @@ func checkFile(ctx context.Context, c *cli, file string) error {
 	kinds := knownKinds()
 	list, err := providerfile.Parse(name, data, kinds)
 	if err != nil {
-		return configError(err)
+		return failure.Config(err)
 	}
 	if len(list) == 0 {
 		c.Sayf("%s: no providers", name)
@@ -111,19 +113,19 @@ func checkFile(ctx context.Context, c *cli, file string) error {
 	// What a provider has started is ended with us: it is in no group that the terminal signals.
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
-	err = checkAll(ctx, c.reporter, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	err = checkAll(ctx, c.Reporter, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		return checkHere(ctx, kinds, p)
 	})
 	if code, interrupted := interrupts.code(); interrupted {
-		return &exitError{code: code}
+		return &failure.Exit{Code: code}
 	}
 	return err
 }
 
 // checkAll checks one cluster after another and prints each result. If one fails, it goes on with
 // the next. It ends with ctx.
-func checkAll(ctx context.Context, c *reporter, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
-	code := exitOK
+func checkAll(ctx context.Context, c *failure.Reporter, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+	code := failure.ExitOK
 	for i, p := range s.list {
 		res, err := check(p)
 		if ctx.Err() != nil {
@@ -137,21 +139,21 @@ func checkAll(ctx context.Context, c *reporter, s selection, check func(*bursarv
 				printCheck(c.Printer, res, s)
 			})
 			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
-				err = &exitError{code: exitUnavailable}
+				err = &failure.Exit{Code: failure.ExitUnavailable}
 			}
 		}
 		if err != nil && len(s.list) == 1 {
 			return err
 		}
 		if err != nil {
-			c.report(err)
-			if code == exitOK {
-				code = exitCode(err)
+			c.Report(err)
+			if code == failure.ExitOK {
+				code = failure.ExitCode(err)
 			}
 		}
 	}
-	if code != exitOK {
-		return &exitError{code: code}
+	if code != failure.ExitOK {
+		return &failure.Exit{Code: code}
 	}
 	return nil
 }
@@ -174,7 +176,7 @@ func printCheck(out *render.Printer, res *bursarv1.CheckProviderResponse, among 
 	if h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
 		facts[1] = queuesNote(res.GetQueues())
 	} else {
-		facts[5] = firstSet(render.OneLine(h.GetMessage()), "it did not say why")
+		facts[5] = cmp.Or(render.OneLine(h.GetMessage()), "it did not say why")
 	}
 	for _, warning := range checkWarnings(res) {
 		facts = append(facts, "  warning", warning)
@@ -197,7 +199,7 @@ func printFigures(out *render.Printer, queues []*bursarv1.Queue) {
 			path += "@" + q.GetPartition()
 		}
 		limit := render.ResourceText(q.GetAccount().GetLimit())
-		rows = append(rows, []string{"  " + path, firstSet(limit, "none"), firstSet(render.ResourceText(q.GetUsed()), "none"), q.GetState()})
+		rows = append(rows, []string{"  " + path, cmp.Or(limit, "none"), cmp.Or(render.ResourceText(q.GetUsed()), "none"), q.GetState()})
 	}
 	out.Table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
 	if more := len(queues) - mostFigures; more > 0 {
@@ -228,7 +230,7 @@ func (s selection) defaultNote(p *bursarv1.Provider) string {
 			p = listed
 		}
 	}
-	return firstSet(defaultText(p, s.list), "no")
+	return cmp.Or(defaultText(p, s.list), "no")
 }
 
 // checkWarnings are what a person should know of a cluster although it was read.
@@ -268,15 +270,15 @@ func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
 func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 	kind, err := kinds.Find(p.GetKind())
 	if err != nil {
-		return nil, configError(err)
+		return nil, failure.Config(err)
 	}
 	pace, err := providers.PaceFrom(p.GetSettings())
 	if err != nil {
-		return nil, configError(err)
+		return nil, failure.Config(err)
 	}
 	opened, err := kind.Open(p.GetCluster(), p.GetSettings())
 	if err != nil {
-		return nil, configError(fmt.Errorf("%s: %w", render.ProviderName(p), err))
+		return nil, failure.Config(fmt.Errorf("%s: %w", render.ProviderName(p), err))
 	}
 	provider := providers.Clean(opened)
 	defer provider.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
@@ -14,7 +15,7 @@ func addCheckFlag(cmd *cobra.Command) *bool {
 // configuration.
 func reportCheck(out *render.Printer, loaded *configuration, err error) error {
 	if err != nil {
-		return configError(err)
+		return failure.Config(err)
 	}
 	for _, variable := range loaded.unknown {
 		out.Sayf("%s: sets nothing: want %s", variable, loaded.suggestion(variable))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/tracing"
 )
@@ -52,17 +53,17 @@ func execute(ctx context.Context, args []string, s streams) int {
 		c.Form = render.OutputJSON // the flag may be behind the mistake
 	}
 	if err != nil && !c.begun {
-		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
+		err = &failure.Usage{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
 	c.close()
 	c.tracing.Close(ctx)
-	err = c.outcome(err)
-	c.report(err)
-	return exitCode(err)
+	err = c.Outcome(err)
+	c.Report(err)
+	return failure.ExitCode(err)
 }
 
 func newCLI(s streams) *cli {
-	return &cli{in: s.in, connections: newConnections(newReporter(render.NewPrinter(s.out, s.err)))}
+	return &cli{in: s.in, connections: newConnections(failure.NewReporter(render.NewPrinter(s.out, s.err)))}
 }
 
 func (c *cli) root() *cobra.Command {
@@ -88,7 +89,7 @@ Try it on this machine:
 			if err := checkOutput(c.Form); err != nil {
 				return err
 			}
-			c.begun, c.flags = true, cmd.Flags()
+			c.begun, c.Flags = true, cmd.Flags()
 			return nil
 		},
 	}
@@ -209,7 +210,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("no help about %q; see: bursar help", strings.Join(args, " "))
+				return failure.Usagef("no help about %q; see: bursar help", strings.Join(args, " "))
 			}
 			found.InitDefaultHelpFlag()
 			return found.Help()
@@ -228,7 +229,7 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 					meant = fmt.Sprintf("; did you mean %s %s?", cmd.CommandPath(), near[0])
 				}
-				return usagef("unknown command %q for %q%s; see: %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
+				return failure.Usagef("unknown command %q for %q%s; see: %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
 			}
 			return cmd.Help()
 		},

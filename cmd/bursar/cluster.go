@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -14,7 +15,7 @@ import (
 func clusterArg(text string) (kind, cluster string, err error) {
 	at, err := resource.ParseQueue(text)
 	if err != nil || at.Kind == "" || at.Cluster == "" || at.Path != "" {
-		return "", "", usagef("%q: want KIND:CLUSTER, such as yarn:prod", text)
+		return "", "", failure.Usagef("%q: want KIND:CLUSTER, such as yarn:prod", text)
 	}
 	return at.Kind, at.Cluster, nil
 }
@@ -24,7 +25,7 @@ func clusterArg(text string) (kind, cluster string, err error) {
 func queueArg(text string) (resource.Address, error) {
 	at, err := resource.ParseQueue(text)
 	if wrong, is := errors.AsType[*resource.FieldError](err); is {
-		return at, usagef("%q: want %s", text, wrong.Want)
+		return at, failure.Usagef("%q: want %s", text, wrong.Want)
 	}
 	return at, nil
 }

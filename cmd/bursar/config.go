@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/duration"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
@@ -36,22 +38,22 @@ type configuration struct {
 // environment. A variable wins over the file. A field's variable is the prefix and the field's
 // path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
 func loadConfig(file, standard, prefix string, config any) (*configuration, error) {
-	c := &configuration{file: firstSet(file, standard), set: make(map[string]string)}
-	data, err := regularfile.Read(firstSet(file, standard), yamlfile.MaxBytes)
+	c := &configuration{file: cmp.Or(file, standard), set: make(map[string]string)}
+	data, err := regularfile.Read(cmp.Or(file, standard), yamlfile.MaxBytes)
 	switch {
 	case file == "" && errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, configError(fmt.Errorf("read configuration: %w", err))
+		return nil, failure.Config(fmt.Errorf("read configuration: %w", err))
 	default:
-		if c.doc, err = yamlfile.Parse(firstSet(file, standard), data); err == nil {
+		if c.doc, err = yamlfile.Parse(cmp.Or(file, standard), data); err == nil {
 			err = c.doc.Decode(config)
 		}
 		if err != nil {
-			return nil, configError(err)
+			return nil, failure.Config(err)
 		}
 	}
 	if err := c.environment(prefix, "", reflect.ValueOf(config).Elem()); err != nil {
-		return nil, configError(err)
+		return nil, failure.Config(err)
 	}
 	c.findUnknown(prefix)
 	return c, nil
@@ -170,7 +172,7 @@ func capitals(name string) string {
 }
 
 // wrong is the error for a field that cannot be used, with the place where it was set.
-func (c *configuration) wrong(field, reason string) error { return configError(c.at(field, reason)) }
+func (c *configuration) wrong(field, reason string) error { return failure.Config(c.at(field, reason)) }
 
 // at is the error for a field, or for an item of a list, with the place where it was set.
 func (c *configuration) at(field, reason string) error {

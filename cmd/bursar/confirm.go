@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -76,7 +77,7 @@ out.`,
 	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("pid") && f.pid < 1 {
-			return usagef("--pid %d: want %s", f.pid, wantedPID)
+			return failure.Usagef("--pid %d: want %s", f.pid, wantedPID)
 		}
 		req, err := f.request()
 		if err != nil {
@@ -88,7 +89,7 @@ out.`,
 		case !within:
 			text = args[0]
 		case text == "":
-			return usagef("no id: want one, but for a command that \"bursar run\" runs")
+			return failure.Usagef("no id: want one, but for a command that \"bursar run\" runs")
 		}
 		cl, err := confirmServer(c, cmd, within || f.pid != 0)
 		if err != nil {
@@ -104,7 +105,7 @@ out.`,
 				}
 				res, err := cl.Allocations().Confirm(ctx, req)
 				if client.Precondition(err) && isActive(ctx, cl, id) {
-					return nil, &exitError{exitData, err} // its engine must not be stopped
+					return nil, &failure.Exit{Code: failure.ExitData, Err: err} // its engine must not be stopped
 				}
 				return f.checkLimit(res.GetAllocation(), withoutWait(err))
 			}))
@@ -123,13 +124,13 @@ func (f *confirmFlags) checkLimit(a *bursarv1.Allocation, err error) (*bursarv1.
 // confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,
 // so no other error may have that one.
 func confirmEnd(err error) error {
-	if _, decided := errors.AsType[*exitError](err); decided || !client.Precondition(err) {
+	if _, decided := errors.AsType[*failure.Exit](err); decided || !client.Precondition(err) {
 		return err
 	}
 	if field, ok := client.InvalidField(err); ok && strings.HasPrefix(field.GetField(), "process.") {
-		return &exitError{exitData, err}
+		return &failure.Exit{Code: failure.ExitData, Err: err}
 	}
-	return &exitError{exitNoSuchThing, err}
+	return &failure.Exit{Code: failure.ExitNoSuchThing, Err: err}
 }
 
 // isActive reports whether an allocation has an engine.
@@ -141,11 +142,11 @@ func isActive(ctx context.Context, cl *client.Client, id string) bool {
 func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	switch {
 	case f.pid == 0 && f.address == "" && len(f.applications) == 0:
-		return nil, usagef("nothing said about the engine: want --pid, --address or --application")
+		return nil, failure.Usagef("nothing said about the engine: want --pid, --address or --application")
 	case f.limit && f.pid == 0:
-		return nil, usagef("--limit is for an engine with --pid: the kernel limits processes of this machine")
+		return nil, failure.Usagef("--limit is for an engine with --pid: the kernel limits processes of this machine")
 	case f.pid != 0 && f.lease != 0:
-		return nil, usagef("--lease is for an engine without --pid")
+		return nil, failure.Usagef("--lease is for an engine without --pid")
 	}
 	if err := withinBounds("--lease", f.lease, &bursarv1.ConfirmRequest{}, "lease"); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
@@ -117,7 +118,7 @@ func serveCoordinator(
 		},
 	})
 	if isTransient(err) { // while it served: the service manager starts it again
-		return &exitError{exitFailed, err}
+		return &failure.Exit{Code: failure.ExitFailed, Err: err}
 	}
 	return serverError(err)
 }

@@ -1,16 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/consul/api"
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/credential"
 )
 
@@ -38,12 +39,12 @@ type credentials struct {
 func (f *credentialFlags) overEnvironment() credentials {
 	return credentials{
 		tls: credential.ClientTLS{
-			CA:         firstSet(f.tls.CA, os.Getenv("BURSAR_TLS_CA")),
-			Cert:       firstSet(f.tls.Cert, os.Getenv("BURSAR_TLS_CERT")),
-			Key:        firstSet(f.tls.Key, os.Getenv("BURSAR_TLS_KEY")),
-			ServerName: firstSet(f.tls.ServerName, os.Getenv("BURSAR_TLS_SERVER_NAME")),
+			CA:         cmp.Or(f.tls.CA, os.Getenv("BURSAR_TLS_CA")),
+			Cert:       cmp.Or(f.tls.Cert, os.Getenv("BURSAR_TLS_CERT")),
+			Key:        cmp.Or(f.tls.Key, os.Getenv("BURSAR_TLS_KEY")),
+			ServerName: cmp.Or(f.tls.ServerName, os.Getenv("BURSAR_TLS_SERVER_NAME")),
 		},
-		token: credential.Token{File: firstSet(f.tokenFile, os.Getenv("BURSAR_TOKEN_FILE")), Text: os.Getenv("BURSAR_TOKEN")},
+		token: credential.Token{File: cmp.Or(f.tokenFile, os.Getenv("BURSAR_TOKEN_FILE")), Text: os.Getenv("BURSAR_TOKEN")},
 	}
 }
 
@@ -71,13 +72,6 @@ func (c credentials) optionsWith(how credential.Options) ([]client.Option, error
 	return options, nil
 }
 
-// inFlags names the fields of a client's configuration by their flags.
-func inFlags(text string) string {
-	return strings.NewReplacer(
-		"tls.ca", "--tls-ca", "tls.cert", "--tls-cert", "tls.key", "--tls-key", "tls.serverName", "--tls-server-name", "tokenFile", "--token-file",
-	).Replace(text)
-}
-
 // credentialError names the flag of a file that cannot be used, or else its variable.
 func (f *credentialFlags) credentialError(err error) error {
 	wrong, ok := errors.AsType[*credential.FileError](err)
@@ -99,9 +93,9 @@ func (f *credentialFlags) credentialError(err error) error {
 		}
 	}
 	if flag != "" || variable == "" || os.Getenv(variable) == "" {
-		return configError(&wordsError{err, inFlags(err.Error())})
+		return failure.Config(&wordsError{err, failure.InFlags(err.Error())})
 	}
-	return configError(inVariable(wrong, variable))
+	return failure.Config(inVariable(wrong, variable))
 }
 
 // consulError names Consul's variable for a file that cannot be used: a command has no other
@@ -111,12 +105,12 @@ func consulError(wrong *credential.FileError) error {
 		"consul.tokenFile": api.HTTPTokenFileEnvName, "consul.tls.ca": api.HTTPCAFile, "consul.tls.cert": api.HTTPClientCert, "consul.tls.key": api.HTTPClientKey,
 	}[wrong.Field]
 	if !known {
-		return configError(wrong)
+		return failure.Config(wrong)
 	}
 	if wrong.Field == "consul.tokenFile" && wrong.File == "" {
 		variable = api.HTTPTokenEnvName
 	}
-	return configError(inVariable(wrong, variable))
+	return failure.Config(inVariable(wrong, variable))
 }
 
 // inVariable is the error for the value of a variable. If the value is not a file's name, it may

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
@@ -40,7 +41,7 @@ and state. A figure that the answer does not have is left out.`,
 	_ = cmd.MarkFlagFilename("file", "json")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if *file == "" {
-			return usagef("no file: want -f FILE, or -f - for standard input")
+			return failure.Usagef("no file: want -f FILE, or -f - for standard input")
 		}
 		name, in, err := openInput(c, *file)
 		if err != nil {
@@ -49,7 +50,7 @@ and state. A figure that the answer does not have is left out.`,
 		defer in.Close()
 		scheduler, err := yarn.Decode(in)
 		if wrong, ok := errors.AsType[*yarn.AnswerError](err); ok {
-			return &exitError{exitData, fmt.Errorf("%s: %w: want the JSON that /ws/v1/cluster/scheduler of a ResourceManager in charge answers", name, wrong)}
+			return &failure.Exit{Code: failure.ExitData, Err: fmt.Errorf("%s: %w: want the JSON that /ws/v1/cluster/scheduler of a ResourceManager in charge answers", name, wrong)}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -47,13 +48,13 @@ func addDetachFlags(cmd *cobra.Command) *detachFlags {
 func (f *detachFlags) check(cmd *cobra.Command) error {
 	if f.detach {
 		if cmd.Flags().Changed("grace") {
-			return usagef("--grace: with --detach nothing stops the command: want bursar stop ID --grace")
+			return failure.Usagef("--grace: with --detach nothing stops the command: want bursar stop ID --grace")
 		}
 		return nil
 	}
 	for _, name := range detachOnly() {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s: want --detach next to it", name)
+			return failure.Usagef("--%s: want --detach next to it", name)
 		}
 	}
 	return nil
@@ -105,7 +106,7 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 
 // runDetached makes the agent start a command when there is room for it. If the start fails, it
 // gives back what was granted.
-func runDetached(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
+func runDetached(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
 	wanted, err := f.launch("", args)
 	if err != nil {
 		return err
@@ -145,24 +146,24 @@ func launchEnd(err error) error {
 	case !ok || field.GetField() != "command[0]":
 		return err
 	case strings.Contains(field.GetWant(), "execute"), strings.Contains(field.GetWant(), "#!"):
-		return &exitError{exitNotExecutable, err}
+		return &failure.Exit{Code: failure.ExitNotExecutable, Err: err}
 	}
-	return &exitError{exitNotFound, err}
+	return &failure.Exit{Code: failure.ExitNotFound, Err: err}
 }
 
 // giveBack releases what was granted for a command that was not started. If nobody hears that, the
 // grant expires by itself. If the command may have been started after all, giveBack stops it: what
 // runs must not be released.
-func giveBack(ctx context.Context, c *reporter, cl *client.Client, id string, launch error) {
+func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
 	defer cancel()
 	if client.Undecided(launch) {
 		if _, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Reason: "its launch failed"}); err != nil {
-			c.Sayf("bursar: %s; the command may run: see bursar allocations %s", c.message(err), id)
+			c.Sayf("bursar: %s; the command may run: see bursar allocations %s", c.Message(err), id)
 		}
 		return
 	}
 	if _, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: "not started"}); err != nil {
-		c.Sayf("bursar: %s; the reservation expires by itself", c.message(err))
+		c.Sayf("bursar: %s; the reservation expires by itself", c.Message(err))
 	}
 }

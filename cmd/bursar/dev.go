@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
@@ -111,7 +113,7 @@ func devDataDir() string {
 func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error {
 	began := time.Now()
 	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
-		path, err := filepath.Abs(firstSet(*dir, fallback))
+		path, err := filepath.Abs(cmp.Or(*dir, fallback))
 		if err != nil {
 			return fmt.Errorf("current directory: %w", err)
 		}
@@ -261,7 +263,7 @@ func makeDataDir(dir string, standard bool) error {
 	}
 	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && ownedByUs(dir) {
 		if err := os.Chmod(dir, mode); err != nil {
-			return configError(fmt.Errorf("--data-dir: %w", err))
+			return failure.Config(fmt.Errorf("--data-dir: %w", err))
 		}
 	}
 	return nil
@@ -276,10 +278,10 @@ func privateDir(dir string) error {
 		mode = 0o755
 	}
 	if err := regularfile.MakeFolders(dir, mode); err != nil {
-		return configError(fmt.Errorf("make the socket's folder: %w", err))
+		return failure.Config(fmt.Errorf("make the socket's folder: %w", err))
 	}
 	if !ownedByUs(dir) && dir == filepath.Dir(ownSocket()) {
-		return configError(errors.New(dir + ": belongs to somebody else, or others may write to it: want --agent-socket in another place"))
+		return failure.Config(errors.New(dir + ": belongs to somebody else, or others may write to it: want --agent-socket in another place"))
 	}
 	return nil
 }

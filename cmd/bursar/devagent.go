@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
@@ -19,14 +20,14 @@ func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuratio
 	if f.agentConfig != "" {
 		data, err := regularfile.Read(f.agentConfig, yamlfile.MaxBytes)
 		if err != nil {
-			return config, nil, configError(fmt.Errorf("--agent-config: %w", err))
+			return config, nil, failure.Config(fmt.Errorf("--agent-config: %w", err))
 		}
 		loaded.file = f.agentConfig
 		if loaded.doc, err = yamlfile.Parse(f.agentConfig, data); err == nil {
 			err = loaded.doc.Decode(&config)
 		}
 		if err != nil {
-			return config, nil, configError(err)
+			return config, nil, failure.Config(err)
 		}
 		if err := devDecides(config, loaded); err != nil {
 			return config, nil, err
@@ -66,7 +67,7 @@ func devDecides(c agent.Config, loaded *configuration) error {
 	} {
 		if setting.set {
 			delete(loaded.set, setting.field)
-			return configError(loaded.doc.At(setting.field, setting.why))
+			return failure.Config(loaded.doc.At(setting.field, setting.why))
 		}
 	}
 	return nil

@@ -2,21 +2,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
-
-// notUTF8Error is a text that no message can hold.
-type notUTF8Error struct{ field, value string }
-
-func (e *notUTF8Error) Error() string {
-	return fmt.Sprintf("%s: %q: want valid UTF-8", e.field, e.value)
-}
 
 // checkEncoding refuses requests whose texts are not UTF-8, and says which. The library would say
 // the field alone, and after a failed call.
@@ -34,7 +28,7 @@ func checkEncoding() connect.Interceptor {
 }
 
 // invalidText finds the first text of a message that is not UTF-8; nil if there is none.
-func invalidText(msg protoreflect.Message, path string) (wrong *notUTF8Error) {
+func invalidText(msg protoreflect.Message, path string) (wrong *failure.NotUTF8) {
 	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		at := path + string(field.Name())
 		switch {
@@ -42,7 +36,7 @@ func invalidText(msg protoreflect.Message, path string) (wrong *notUTF8Error) {
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 				name := key.String()
 				if !utf8.ValidString(name) {
-					wrong = &notUTF8Error{at, name}
+					wrong = &failure.NotUTF8{Field: at, Value: name}
 				} else {
 					wrong = invalidValue(field.MapValue(), value, at+"["+name+"]")
 				}
@@ -63,11 +57,11 @@ func invalidText(msg protoreflect.Message, path string) (wrong *notUTF8Error) {
 }
 
 // invalidValue is invalidText for one value of a field.
-func invalidValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) *notUTF8Error {
+func invalidValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) *failure.NotUTF8 {
 	switch field.Kind() { //nolint:exhaustive // nothing else has text
 	case protoreflect.StringKind:
 		if text := value.String(); !utf8.ValidString(text) {
-			return &notUTF8Error{path, text}
+			return &failure.NotUTF8{Field: path, Value: text}
 		}
 	case protoreflect.MessageKind:
 		return invalidText(value.Message(), path+".")

@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // isSecret reports whether a variable has a secret that this program, or a coordinator or an agent
@@ -29,7 +31,7 @@ func namedVariables(list []string) (pairs []string, err error) {
 	for _, pair := range list {
 		name, _, given := strings.Cut(pair, "=")
 		if name == "" {
-			return nil, usagef("--env %q: want NAME=VALUE or NAME", pair)
+			return nil, failure.Usagef("--env %q: want NAME=VALUE or NAME", pair)
 		}
 		if !given {
 			pair = name + "=" + os.Getenv(name)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -66,7 +67,7 @@ func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client,
 		return &bursarv1.ExplainRequest{Request: req}, nil
 	}
 	if f.resource.isSet() || len(f.labels) > 0 {
-		return nil, usagef("an id and the flags of a request: want one of them")
+		return nil, failure.Usagef("an id and the flags of a request: want one of them")
 	}
 	id, err := allocationID(ctx, cl, args[0])
 	if err != nil {

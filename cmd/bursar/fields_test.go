@@ -35,14 +35,14 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.flags = found.Flags()
+		c.Flags = found.Flags()
 		for field, want := range fields {
-			if got := c.typedAs(field); got != want {
+			if got := c.TypedAs(field); got != want {
 				t.Errorf("%s: %q is named %q, want %q", command, field, got, want)
 			}
 		}
 	}
-	if got := newCLI(streams{}).typedAs("labels[user]"); got != "labels[user]" {
+	if got := newCLI(streams{}).TypedAs("labels[user]"); got != "labels[user]" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -85,14 +85,14 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cli.flags = found.Flags()
+		cli.Flags = found.Flags()
 		without := make(map[string]bool)
 		for begin := range strings.FieldsSeq(c.without) {
 			without[begin] = false
 		}
 		for _, request := range c.requests {
 			for _, field := range fieldsOf(request.ProtoReflect().Descriptor(), "") {
-				name := cli.typedAs(field)
+				name := cli.TypedAs(field)
 				if name == field {
 					if !isWithout(without, field) {
 						t.Errorf("%s: %s has no flag", command, field)
@@ -100,7 +100,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 					continue
 				}
 				flag, _, _ := strings.Cut(strings.TrimPrefix(name, "--"), " ")
-				if cli.flags.Lookup(flag) == nil {
+				if cli.Flags.Lookup(flag) == nil {
 					t.Errorf("%s: %s is named %s, and there is no such flag", command, field, name)
 				}
 			}

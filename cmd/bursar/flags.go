@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/label"
@@ -286,7 +287,7 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 func (f *sizeFlags) moreThanNothing() error {
 	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
 		if n, set := f.vector.Get(dimension); set && n == 0 {
-			return usagef("--%s 0: want more than nothing, or no --%s", dimension, dimension)
+			return failure.Usagef("--%s 0: want more than nothing, or no --%s", dimension, dimension)
 		}
 	}
 	return nil
@@ -305,19 +306,19 @@ func (f *requestFlags) doubts() (list []string) {
 // request returns what the flags ask for.
 func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if !f.resource.isSet() {
-		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
+		return nil, failure.Usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
 	}
 	if err := f.resource.moreThanNothing(); err != nil {
 		return nil, err
 	}
 	for _, c := range f.resource.vector.Custom() {
 		if c.Value == 0 {
-			return nil, usagef("--custom %s=0: want 1 or more, or no %s", c.Name, c.Name)
+			return nil, failure.Usagef("--custom %s=0: want 1 or more, or no %s", c.Name, c.Name)
 		}
 	}
 	for _, part := range f.resource.external {
 		if part.IsZero() {
-			return nil, usagef("--external %s: want a quantity above zero, or no such part", part.Address)
+			return nil, failure.Usagef("--external %s: want a quantity above zero, or no such part", part.Address)
 		}
 	}
 	for _, flag := range []struct {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -114,14 +115,14 @@ code 1 when the time is over.`,
 			return err
 		}
 		if *wait < 0 {
-			return usagef("--wait %s: want a duration that is not negative", hours(*wait))
+			return failure.Usagef("--wait %s: want a duration that is not negative", hours(*wait))
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
 		var full []string // hosts on which something is left
-		failed := c.eachID(args, hostsToCome(cmd.Context(), cl, *exact), func(id string) error {
+		failed := c.EachID(args, hostsToCome(cmd.Context(), cl, *exact), func(id string) error {
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {
 				req.Deadline = durationpb.New(*deadline)
@@ -144,7 +145,7 @@ code 1 when the time is over.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *wait)
 		defer cancel()
-		late := c.each(full, func(id string) error { return awaitEmpty(ctx, c.Printer, cl, id, *wait) })
+		late := c.Each(full, func(id string) error { return awaitEmpty(ctx, c.Printer, cl, id, *wait) })
 		return cmp.Or(failed, late)
 	}
 	return cmd
@@ -194,16 +195,16 @@ wants whole ids: the beginning of one could be that of another host later.`,
 		reports := make(map[string]bool)
 		exactly := func(id string) (string, error) {
 			if id == "" {
-				return "", usagef("an id that is empty")
+				return "", failure.Usagef("an id that is empty")
 			}
 			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
 			if client.NotFound(err) {
-				err = &noSuchError{"host", id}
+				err = &failure.NoSuch{What: "host", ID: id}
 			}
 			reports[id] = res.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY
 			return id, err
 		}
-		return c.eachID(args, exactly, func(id string) error {
+		return c.EachID(args, exactly, func(id string) error {
 			res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
 			if err != nil {
 				return err
@@ -278,7 +279,7 @@ func onHosts(
 	if err != nil {
 		return err
 	}
-	return c.eachID(texts, resolve(cmd.Context(), cl), func(id string) error {
+	return c.EachID(texts, resolve(cmd.Context(), cl), func(id string) error {
 		host, err := do(cmd.Context(), cl, id)
 		if err != nil {
 			return err

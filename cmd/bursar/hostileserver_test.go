@@ -263,10 +263,10 @@ func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = file.Close() })
 	c := newCLI(streams{err: file})
-	c.asked = cl
+	c.Asked = cl
 	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
 	defer cancel()
-	(&waitLine{say: c.reporter, client: cl, requestID: "r", live: true}).follow(ctx)
+	(&waitLine{say: c.Reporter, client: cl, requestID: "r", live: true}).follow(ctx)
 	text, err := os.ReadFile(file.Name())
 	if err != nil {
 		t.Fatal(err)

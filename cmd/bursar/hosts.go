@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -43,9 +44,9 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		}
 		if len(args) == 1 {
 			id, err := hostID(cmd.Context(), cl, args[0])
-			if _, missing := errors.AsType[*noSuchError](err); missing {
+			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 				if meant := singular(cmd, args[0]); meant != "" {
-					err = &hintedError{err, strings.TrimPrefix(meant, "; ")}
+					err = &failure.Hinted{Err: err, Hint: strings.TrimPrefix(meant, "; ")}
 				}
 			}
 			if err != nil {
@@ -62,7 +63,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		for _, name := range states {
 			state, known := bursarv1.HostState_value["HOST_STATE_"+strings.ToUpper(name)]
 			if !known {
-				return usagef("--state %q: want healthy, suspect, lost, returning or expected", name)
+				return failure.Usagef("--state %q: want healthy, suspect, lost, returning or expected", name)
 			}
 			req.States = append(req.States, bursarv1.HostState(state))
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
@@ -28,7 +29,7 @@ func (c *cli) readFile(file string) (name string, data []byte, err error) {
 // unusable gives the error of an input that can never be read the exit code for bad data.
 func unusable(err error) error {
 	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
-		return &exitError{exitData, err}
+		return &failure.Exit{Code: failure.ExitData, Err: err}
 	}
 	return err
 }

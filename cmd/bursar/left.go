@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/endreason"
 	"github.com/bursar/bursar/internal/reaper"
@@ -29,7 +30,7 @@ const (
 
 // leftovers waits for the processes that the command of bursar run has left behind.
 type leftovers struct {
-	say    *reporter
+	say    *failure.Reporter
 	client *client.Client
 	reaper *reaper.Reaper
 	grace  time.Duration
@@ -46,7 +47,7 @@ type leftovers struct {
 
 // newLeftovers makes bursar run the parent of what its command leaves behind. If the kernel does
 // not allow that, the command runs without, and the result is nil.
-func newLeftovers(c *reporter, cl *client.Client, grace time.Duration) *leftovers {
+func newLeftovers(c *failure.Reporter, cl *client.Client, grace time.Duration) *leftovers {
 	r, err := reaper.New()
 	if err != nil {
 		return nil
@@ -144,7 +145,7 @@ func (l *leftovers) asksForEnd() bool {
 		select {
 		case got := <-l.signals:
 			sig, _ := got.(syscall.Signal)
-			by := exit.GetSignal() == int32(sig) || exit.GetCode() == exitSignal+int32(sig) //nolint:gosec // a signal
+			by := exit.GetSignal() == int32(sig) || exit.GetCode() == failure.ExitSignal+int32(sig) //nolint:gosec // a signal
 			if sig == syscall.SIGTERM || isEnd(sig) && by {
 				l.drain()
 				return true
@@ -244,7 +245,7 @@ func (l *leftovers) survived() client.Rested {
 	}
 	l.say.Sayf("bursar: processes of the command %s: the allocation %s stays until they have ended", which, id)
 	if err != nil {
-		l.say.Sayf("bursar: %s", l.say.message(err))
+		l.say.Sayf("bursar: %s", l.say.Message(err))
 	}
 	return client.Rested{Kept: true}
 }

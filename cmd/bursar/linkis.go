@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/linkischeck"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -86,7 +88,7 @@ the database's address is wrong.`,
 
 func checkLinkis(ctx context.Context, c *cli, files []string, f linkisFlags) (*linkischeck.Report, error) {
 	if f.noDatabase && (f.database != "" || f.passwordFile != "") {
-		return nil, usagef("--no-database and --database or --password-file: want one of them")
+		return nil, failure.Usagef("--no-database and --database or --password-file: want one of them")
 	}
 	properties := linkischeck.Properties{}
 	var modes []linkischeck.NamedMode
@@ -97,7 +99,7 @@ func checkLinkis(ctx context.Context, c *cli, files []string, f linkisFlags) (*l
 		}
 		own := linkischeck.Properties{}
 		if err := own.Add(name, string(text)); err != nil {
-			return nil, configError(err)
+			return nil, failure.Config(err)
 		}
 		maps.Copy(properties, own)
 		if mode := linkischeck.ModeOf(own); mode != "" {
@@ -154,16 +156,16 @@ func accessDenied(number uint16) bool {
 
 func databaseError(err error) error {
 	if _, wrong := errors.AsType[*linkischeck.SettingError](err); wrong {
-		return configError(err)
+		return failure.Config(err)
 	}
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && accessDenied(refused.Number) {
-		return &exitError{exitNotAllowed, err}
+		return &failure.Exit{Code: failure.ExitNotAllowed, Err: err}
 	}
-	return &exitError{exitUnavailable, err}
+	return &failure.Exit{Code: failure.ExitUnavailable, Err: err}
 }
 
 // comparesHosts reports whether the user has said where Bursar is.
-func comparesHosts(c *connections) bool { return firstSet(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
+func comparesHosts(c *connections) bool { return cmp.Or(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
 
 // hostsToCompare are Bursar's, if the user has said where it is; else nil.
 func hostsToCompare(ctx context.Context, c *connections) ([]*bursarv1.Host, error) {

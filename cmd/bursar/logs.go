@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/journal"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
@@ -32,7 +34,7 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 	format := f.format
 	if format == "" {
 		switch {
-		case toJournal(out):
+		case journal.Reads(out):
 			format = "journal"
 		case term.IsTerminal(int(out.Fd())):
 			format = "text"
@@ -48,9 +50,9 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 		options.ReplaceAttr = inSeconds
 		return slog.New(slog.NewJSONHandler(render.Harmless{To: out, JSON: true}, options)), nil
 	case "journal":
-		return slog.New(newJournalHandler(out, &f.now)), nil
+		return slog.New(journal.NewHandler(out, &f.now)), nil
 	}
-	return nil, usagef("--log-format %q: want text, json or journal", f.format)
+	return nil, failure.Usagef("--log-format %q: want text, json or journal", f.format)
 }
 
 // inSeconds makes durations seconds, as a number. The library would write nanoseconds, which
@@ -70,7 +72,7 @@ func (f *logFlags) set(configured string) error {
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(text)); err != nil {
-		return usagef("--log-level %q: want debug, info, warn or error", text)
+		return failure.Usagef("--log-level %q: want debug, info, warn or error", text)
 	}
 	f.now.Set(level)
 	return nil

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func writePages(cmd *cobra.Command, dir string, date time.Time) error {
 		synopsis(page, cmd)
 	}
 	page.Heading("DESCRIPTION")
-	page.Text(firstSet(cmd.Long, cmd.Short))
+	page.Text(cmp.Or(cmd.Long, cmd.Short))
 	if section == commandSection {
 		options(page, "OPTIONS", cmd.NonInheritedFlags())
 		options(page, "OPTIONS OF EVERY COMMAND", cmd.InheritedFlags())

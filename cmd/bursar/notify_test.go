@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/internal/cli/journal"
 	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/test/proc"
 )
@@ -196,7 +197,7 @@ func TestNobodyIsToldWhereThereIsNoServiceManager(t *testing.T) {
 
 func TestLinesForTheJournalHavePrioritiesAndNoTime(t *testing.T) {
 	var out strings.Builder
-	log := slog.New(newJournalHandler(&out, slog.LevelDebug)).With("host_id", "vm-one")
+	log := slog.New(journal.NewHandler(&out, slog.LevelDebug)).With("host_id", "vm-one")
 	log.Debug("one")
 	log.Info("two", "text", "a b\nc", "level", 7)
 	log.Warn("three")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
@@ -9,5 +10,5 @@ func checkOutput(output string) error {
 	case render.OutputTable, render.OutputWide, render.OutputJSON:
 		return nil
 	}
-	return usagef("--output %q: want table, wide or json", output)
+	return failure.Usagef("--output %q: want table, wide or json", output)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -124,7 +125,7 @@ machine.`,
 			return err
 		}
 		if len(p.GetSettings()) == 0 {
-			return usagef("no settings: want NAME=VALUE, such as addresses=http://rm:8088, or --site FILE; see: bursar provider --help")
+			return failure.Usagef("no settings: want NAME=VALUE, such as addresses=http://rm:8088, or --site FILE; see: bursar provider --help")
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
@@ -154,10 +155,10 @@ func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
 	for _, pair := range args[1:] {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
-			return nil, usagef("%q: want NAME=VALUE, such as addresses=http://rm:8088", pair)
+			return nil, failure.Usagef("%q: want NAME=VALUE, such as addresses=http://rm:8088", pair)
 		}
 		if _, twice := p.GetSettings()[name]; twice {
-			return nil, usagef("%s is there twice: want one value", name)
+			return nil, failure.Usagef("%s is there twice: want one value", name)
 		}
 		p.Settings[name] = value
 	}
@@ -165,7 +166,7 @@ func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
 		return p, nil
 	}
 	if _, twice := p.GetSettings()[addressesSetting]; twice {
-		return nil, usagef("--site and %s: want one of them", addressesSetting)
+		return nil, failure.Usagef("--site and %s: want one of them", addressesSetting)
 	}
 	p.Settings[addressesSetting], err = siteAddresses(f.site)
 	return p, err
@@ -179,11 +180,11 @@ func siteAddresses(name string) (string, error) {
 	}
 	defer file.Close()
 	addresses, err := yarn.AddressesFromSite(file)
-	if isNoFile(err) {
+	if failure.IsNoFile(err) {
 		return "", fmt.Errorf("--site: %w", err)
 	}
 	if err != nil {
-		return "", &exitError{exitData, fmt.Errorf("%s: %w", name, err)}
+		return "", &failure.Exit{Code: failure.ExitData, Err: fmt.Errorf("%s: %w", name, err)}
 	}
 	return strings.Join(addresses, ","), nil
 }
@@ -249,7 +250,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
 		if err != nil {
 			return err
 		}
-		return checkByCoordinator(cmd.Context(), c.reporter, cl, selection{list: []*bursarv1.Provider{p}})
+		return checkByCoordinator(cmd.Context(), c.Reporter, cl, selection{list: []*bursarv1.Provider{p}})
 	}
 	return cmd
 }

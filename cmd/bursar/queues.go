@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -147,15 +149,15 @@ func whyNoQueues(ctx context.Context, out *render.Printer, cl *client.Client, at
 			continue
 		}
 		some = true
-		out.Sayf("no queues of %s: %s", render.ProviderName(p), firstSet(render.OneLine(p.GetHealth().GetMessage()), "not read yet"))
+		out.Sayf("no queues of %s: %s", render.ProviderName(p), cmp.Or(render.OneLine(p.GetHealth().GetMessage()), "not read yet"))
 	}
 	switch {
 	case some:
 		return nil
 	case at.Cluster != "":
-		return &noSuchError{"cluster", render.ClusterText(at.Kind, at.Cluster)}
+		return &failure.NoSuch{What: "cluster", ID: render.ClusterText(at.Kind, at.Cluster)}
 	case at.Kind != "":
-		return &noSuchError{"kind of cluster", at.Kind}
+		return &failure.NoSuch{What: "kind of cluster", ID: at.Kind}
 	}
 	out.Sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -95,12 +96,12 @@ func TestQueueArguments(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", ":", "yarn:", ":prod", "yarn:prod:", "yarn::"} {
-		if at, err := queueArg(text); exitCode(err) != exitUsage {
+		if at, err := queueArg(text); failure.ExitCode(err) != failure.ExitUsage {
 			t.Errorf("%q: %v, %v", text, at, err)
 		}
 	}
 	for _, text := range []string{"yarn", "yarn:", ":prod", "yarn:prod:root", ""} {
-		if _, _, err := clusterArg(text); exitCode(err) != exitUsage {
+		if _, _, err := clusterArg(text); failure.ExitCode(err) != failure.ExitUsage {
 			t.Errorf("cluster %q: %v", text, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
@@ -83,12 +85,12 @@ and "over" lists those accounts.`,
 		change := quotaChange{selector: selector, limit: limit.resource(), guaranteed: guaranteed.resource(), replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
 			if *weight < 1 {
-				return usagef("--weight %d: want 1 or more, or no --weight", *weight)
+				return failure.Usagef("--weight %d: want 1 or more, or no --weight", *weight)
 			}
 			change.weight = weight
 		}
 		if !limit.isSet() && !guaranteed.isSet() && change.weight == nil {
-			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed, --guaranteed-external and --weight")
+			return failure.Usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed, --guaranteed-external and --weight")
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
@@ -100,7 +102,7 @@ and "over" lists those accounts.`,
 		}
 		c.Warn(set.warnings)
 		if set.over, err = accountsOver(cmd.Context(), cl, set.now); err != nil {
-			c.Sayf("bursar: who is over the new limit is not known: %s", c.message(err))
+			c.Sayf("bursar: who is over the new limit is not known: %s", c.Message(err))
 		}
 		return printSetQuota(c.Printer, set, *dryRun)
 	}
@@ -170,7 +172,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *file == "" {
-			return usagef("no file: want -f FILE, or -f - for standard input")
+			return failure.Usagef("no file: want -f FILE, or -f - for standard input")
 		}
 		name, data, err := c.readFile(*file)
 		if err != nil {
@@ -189,7 +191,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 		}
 		res, err := cl.Quotas().Apply(cmd.Context(), &bursarv1.ApplyRequest{
 			// A file may be there before the hosts that it is for.
-			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: true,
+			Quotas: quotas, Source: cmp.Or(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: true,
 		})
 		if err != nil {
 			return inFile(err, name, data)
@@ -261,10 +263,10 @@ func printApplied(out *render.Printer, res *bursarv1.ApplyResponse, dryRun bool)
 func selectorArg(text string) (map[string]string, error) {
 	selector, err := label.ParseSelector(text)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &failure.Usage{Err: err}
 	}
 	if user, named := selector.Labels().Get(label.User); named && user == "" {
-		return nil, usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", render.Shown(text))
+		return nil, failure.Usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", render.Shown(text))
 	}
 	return selector.Labels().Map(), nil
 }

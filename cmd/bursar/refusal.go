@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
@@ -13,7 +14,7 @@ func withoutWait(err error) error {
 	case !short:
 		return err
 	case render.IsNever(in):
-		return &hintedError{err, render.NeverHint(in)}
+		return &failure.Hinted{Err: err, Hint: render.NeverHint(in)}
 	}
-	return &hintedError{err, "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
+	return &failure.Hinted{Err: err, Hint: "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
 }

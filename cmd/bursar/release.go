@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -43,13 +44,13 @@ several ids. The exit code is that of the first failure.`,
 		unknown := make(map[string]error) // by what was typed
 		resolve := func(text string) (string, error) {
 			id, err := allocationID(cmd.Context(), cl, text)
-			if _, missing := errors.AsType[*noSuchError](err); missing {
+			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 				unknown[text] = err
 				return text, nil
 			}
 			return id, err
 		}
-		return c.eachID(args, resolve, func(id string) error {
+		return c.EachID(args, resolve, func(id string) error {
 			err := unknown[id]
 			if err == nil {
 				err = onAllocationID(cmd.Context(), c.Printer, cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
@@ -58,7 +59,7 @@ several ids. The exit code is that of the first failure.`,
 					return res.GetAllocation(), err
 				})
 			}
-			if missing, ok := errors.AsType[*noSuchError](err); ok {
+			if missing, ok := errors.AsType[*failure.NoSuch](err); ok {
 				c.Sayf("%s: nothing is given back", missing)
 				if c.IsJSON() {
 					return c.PrintJSON([]byte("null"))
@@ -106,7 +107,7 @@ engine's host does about that.`,
 	addSizeFlags(cmd, &entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !entitled.isSet() {
-			return usagef("no new size: want at least one of --memory, --cpu, --instances, --custom and --external")
+			return failure.Usagef("no new size: want at least one of --memory, --cpu, --instances, --custom and --external")
 		}
 		if err := entitled.moreThanNothing(); err != nil {
 			return err

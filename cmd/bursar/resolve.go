@@ -3,38 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
-
-// noSuchError says that an id, or the beginning of one, names nothing.
-type noSuchError struct {
-	what, id string
-}
-
-func (e *noSuchError) Error() string { return fmt.Sprintf("no such %s: %q", e.what, e.id) }
-
-// ambiguousError says that the beginning of an id names several things.
-type ambiguousError struct {
-	what, prefix string
-	candidates   []string
-	more         bool
-}
-
-func (e *ambiguousError) Error() string {
-	list := strings.Join(e.candidates, ", ")
-	if e.more {
-		list += ", …"
-	}
-	return fmt.Sprintf("%q is the beginning of several %ss: %s", e.prefix, e.what, list)
-}
 
 const (
 	// idLength is the length of an allocation's id. A shorter text is the beginning of one.
@@ -47,7 +24,7 @@ const (
 // request id. A whole id is taken as it is.
 func allocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
-		return "", usagef("an id that is empty")
+		return "", failure.Usagef("an id that is empty")
 	}
 	if isAllocationID(text) {
 		return text, nil
@@ -72,7 +49,7 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: text})
 	switch {
 	case client.NotFound(err) || client.Invalid(err):
-		return "", &noSuchError{"allocation", text}
+		return "", &failure.NoSuch{What: "allocation", ID: text}
 	case err != nil:
 		return "", err
 	}
@@ -94,7 +71,7 @@ func allocationIDs(ctx context.Context, cl *client.Client) func(text string) (st
 // hostID completes the beginning of a host's id.
 func hostID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
-		return "", usagef("an id that is empty")
+		return "", failure.Usagef("an id that is empty")
 	}
 	page, err := cl.Hosts().List(ctx, &bursarv1.HostServiceListRequest{IdPrefix: text, PageSize: maxCandidates + 1})
 	if err != nil {
@@ -106,7 +83,7 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	}
 	id, err := unique("host", text, ids)
 	if id == "" && err == nil {
-		err = &noSuchError{"host", text}
+		err = &failure.NoSuch{What: "host", ID: text}
 	}
 	return id, err
 }
@@ -124,7 +101,7 @@ func hostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text s
 			return text, nil
 		}
 		id, err := hostID(ctx, cl, text)
-		if _, missing := errors.AsType[*noSuchError](err); missing {
+		if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 			return text, nil
 		}
 		return id, err
@@ -144,7 +121,7 @@ func unique(what, text string, ids []string) (string, error) {
 	case len(ids) == 1:
 		return ids[0], nil
 	}
-	return "", &ambiguousError{what, text, ids[:min(len(ids), maxCandidates)], len(ids) > maxCandidates}
+	return "", &failure.Ambiguous{What: what, Prefix: text, Candidates: ids[:min(len(ids), maxCandidates)], More: len(ids) > maxCandidates}
 }
 
 // completeAllocations offers the shell ids of live allocations.

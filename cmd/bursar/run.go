@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -100,7 +101,7 @@ func runCommand(c *cli) *cobra.Command {
 		}
 		if detached.detach {
 			detached.limit = *limit
-			return runDetached(cmd.Context(), c.reporter, cl, req, args, detached)
+			return runDetached(cmd.Context(), c.Reporter, cl, req, args, detached)
 		}
 		env, err := namedVariables(detached.env)
 		if err != nil {
@@ -130,8 +131,8 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 	held := holdCommand(command)
 	defer held.abandon()
 	relay := newRelay(group, cancel)
-	left := newLeftovers(c.reporter, cl, options.Grace)
-	stopShowing := showWait(ctx, c.reporter, cl, req)
+	left := newLeftovers(c.Reporter, cl, options.Grace)
+	stopShowing := showWait(ctx, c.Reporter, cl, req)
 	options.Command, options.Ending = command, relay.stop
 	options.Started = left.started(func(process *os.Process) {
 		held.started()
@@ -147,12 +148,12 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {
-		return &exitError{code: exitSignal + int(sig)}
+		return &failure.Exit{Code: failure.ExitSignal + int(sig)}
 	}
 	if left != nil && left.caught != 0 {
-		return &exitError{code: exitSignal + int(left.caught)}
+		return &failure.Exit{Code: failure.ExitSignal + int(left.caught)}
 	}
-	return runEnd(ctx, c.reporter, cl, result, err)
+	return runEnd(ctx, c.Reporter, cl, result, err)
 }
 
 // sayNormalized says in one line if a grant is not what was asked for.
@@ -184,9 +185,9 @@ func ended(state *os.ProcessState) error {
 	status := client.ExitStatus(state)
 	switch {
 	case status.GetSignal() != 0:
-		return &exitError{code: exitSignal + int(status.GetSignal())}
+		return &failure.Exit{Code: failure.ExitSignal + int(status.GetSignal())}
 	case status.GetCode() != 0:
-		return &exitError{code: int(status.GetCode())}
+		return &failure.Exit{Code: int(status.GetCode())}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -19,7 +20,7 @@ const lastWord = 2 * time.Second
 
 // runEnd returns what the program ends with. It prints why the command ended, if somebody else than
 // the command is the cause.
-func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.RunResult, err error) error {
+func runEnd(ctx context.Context, c *failure.Reporter, cl *client.Client, result client.RunResult, err error) error {
 	var failed *client.RunError
 	if !errors.As(err, &failed) {
 		a := result.Allocation
@@ -33,17 +34,17 @@ func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.R
 	case client.PhaseStart:
 		switch {
 		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-			return &exitError{exitNotFound, err}
+			return &failure.Exit{Code: failure.ExitNotFound, Err: err}
 		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-			return &exitError{exitNotExecutable, err}
+			return &failure.Exit{Code: failure.ExitNotExecutable, Err: err}
 		}
 	case client.PhaseConfirm:
 		c.Sayf("bursar: stopped the command, which may not run without its allocation")
 		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
-			return &exitError{exitNoResources, err}
+			return &failure.Exit{Code: failure.ExitNoResources, Err: err}
 		}
 	case client.PhaseRelease:
-		c.Sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
+		c.Sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.Message(err))
 		if killed(result.State) {
 			sayEnd(c.Printer, endedAllocation(ctx, c.Printer, cl, result.Allocation.GetId()))
 		}
@@ -56,7 +57,7 @@ func runEnd(ctx context.Context, c *reporter, cl *client.Client, result client.R
 // killed reports whether a signal has ended a command, or what its shell ran.
 func killed(state *os.ProcessState) bool {
 	status := client.ExitStatus(state)
-	return status.GetSignal() != 0 || status.GetCode() > exitSignal
+	return status.GetSignal() != 0 || status.GetCode() > failure.ExitSignal
 }
 
 // endedAllocation waits for a moment until it is known how an allocation ended. It returns nil if

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
@@ -208,7 +209,7 @@ func (c *configuration) explain(err error) error {
 	var located *yamlfile.Error
 	switch {
 	case errors.As(err, &located): // in a file that the configuration names
-		return configError(err)
+		return failure.Config(err)
 	case errors.As(err, &ofFile) && ofFile.Transient():
 		return &transientError{c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want)), ofFile}
 	case errors.As(err, &later):
@@ -216,9 +217,9 @@ func (c *configuration) explain(err error) error {
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &toRead) && regularfile.Transient(toRead.Err):
-		return &transientError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}, toRead}
+		return &transientError{&failure.Exit{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}, toRead}
 	case errors.As(err, &toRead):
-		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
+		return &failure.Exit{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}
 	case errors.As(err, &toMake) && regularfile.Transient(toMake.Err):
 		return &transientError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")")), toMake}
 	case errors.As(err, &toMake):
@@ -250,10 +251,10 @@ func serverError(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &otherStore), errors.As(err, &garbled), consul.Refused(err):
-		return configError(err)
+		return failure.Config(err)
 	case errors.As(err, &refused) && refused.Reason != store.InUse,
 		errors.As(err, &file), errors.As(err, &newer), errors.As(err, &ofAgent), errors.As(err, &ofCoordinator):
-		return configError(err)
+		return failure.Config(err)
 	}
 	return err
 }

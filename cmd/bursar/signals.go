@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // interrupts end a context when somebody interrupts the program, and remember the signal.
@@ -85,7 +87,7 @@ func (i *interrupts) code() (code int, interrupted bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	number, ok := i.caught.(syscall.Signal)
-	return exitSignal + int(number), ok
+	return failure.ExitSignal + int(number), ok
 }
 
 // relay passes on the signals that this program gets to the process that it runs. As long as there

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // agentSocketName is the name that a service manager gives the agent's socket if it passes on more
@@ -34,7 +36,7 @@ func passedSocket() (net.Listener, error) {
 			return unixListener(file)
 		}
 	}
-	return nil, configError(fmt.Errorf("the service manager passes on %d sockets: want one, or one with FileDescriptorName=%s", len(files), agentSocketName))
+	return nil, failure.Config(fmt.Errorf("the service manager passes on %d sockets: want one, or one with FileDescriptorName=%s", len(files), agentSocketName))
 }
 
 // unixListener makes a listener of a descriptor, which must be one of a Unix stream socket.
@@ -54,7 +56,7 @@ func unixListener(file *os.File) (net.Listener, error) {
 		return nil, fmt.Errorf("the socket that the service manager passes on: %w", err)
 	}
 	if !is {
-		return nil, configError(errors.New(file.Name() + ", which the service manager passes on: " + want))
+		return nil, failure.Config(errors.New(file.Name() + ", which the service manager passes on: " + want))
 	}
 	listener, err := net.FileListener(file)
 	if err != nil {
@@ -63,5 +65,5 @@ func unixListener(file *os.File) (net.Listener, error) {
 	if made, ok := listener.(*net.UnixListener); ok {
 		return made, nil
 	}
-	return nil, errors.Join(configError(errors.New(file.Name()+": "+want)), listener.Close())
+	return nil, errors.Join(failure.Config(errors.New(file.Name()+": "+want)), listener.Close())
 }

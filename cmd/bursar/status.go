@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -52,27 +54,27 @@ external clusters are known, and which are not.`,
 				res, err = own, nil
 			}
 			if err != nil {
-				if err := printLeaderlessTeam(c.reporter, team); err != nil {
+				if err := printLeaderlessTeam(c.Reporter, team); err != nil {
 					return err
 				}
 				if leaderless(team) {
-					return &leaderlessError{err}
+					return &failure.Leaderless{Err: err}
 				}
 				return err
 			}
 			clusters := clustersRead(cmd.Context(), cl)
 			if c.IsJSON() {
-				return printStatusJSON(c.reporter, res, clusters, team)
+				return printStatusJSON(c.Reporter, res, clusters, team)
 			}
 			printStatus(c.Printer, res, at, clusters.text())
-			printTeam(c.reporter, team)
+			printTeam(c.Reporter, team)
 			return c.Lost()
 		},
 	}
 }
 
 func printStatus(out *render.Printer, s *bursarv1.StatusResponse, at place, clusters string) {
-	leader := firstSet(s.GetLeader(), "nobody")
+	leader := cmp.Or(s.GetLeader(), "nobody")
 	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
 	}
@@ -151,7 +153,7 @@ func (s *clustersState) text() string {
 
 // printStatusJSON prints the status that a coordinator has answered, with the external clusters and
 // with all coordinators, if there are several.
-func printStatusJSON(c *reporter, answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
+func printStatusJSON(c *failure.Reporter, answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
 	status, err := render.JSONText(answer)
 	if err != nil {
 		return err
@@ -200,7 +202,7 @@ it says what, and ends with code 1.`,
 					render.Counted(int(res.GetAccounts()), "account", "accounts"), res.GetRevision(), render.Counted(len(res.GetViolations()), "violation", "violations"))
 			})
 			if err == nil && len(res.GetViolations()) > 0 {
-				err = &exitError{code: exitFailed}
+				err = &failure.Exit{Code: failure.ExitFailed}
 			}
 			return err
 		},

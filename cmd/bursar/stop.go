@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -64,9 +65,9 @@ ended when --wait is over.`,
 			return err
 		}
 		if len(f.labels) > 0 {
-			return stopLabelled(cmd.Context(), c.reporter, cl, &f)
+			return stopLabelled(cmd.Context(), c.Reporter, cl, &f)
 		}
-		return stopEach(cmd.Context(), c.reporter, cl, args, &f)
+		return stopEach(cmd.Context(), c.Reporter, cl, args, &f)
 	}
 	return cmd
 }
@@ -74,21 +75,21 @@ ended when --wait is over.`,
 func (f *stopFlags) check(args []string) error {
 	switch {
 	case len(args) == 0 && len(f.labels) == 0:
-		return usagef("nothing named: want at least one ID, or --label")
+		return failure.Usagef("nothing named: want at least one ID, or --label")
 	case len(args) > 0 && len(f.labels) > 0:
-		return usagef("ids and --label: want one of them")
+		return failure.Usagef("ids and --label: want one of them")
 	case f.yes && len(f.labels) == 0:
-		return usagef("--yes is for --label")
+		return failure.Usagef("--yes is for --label")
 	case f.yes && f.dryRun:
-		return usagef("--yes and --dry-run: want one of them")
+		return failure.Usagef("--yes and --dry-run: want one of them")
 	case f.wait < 0:
-		return usagef("--wait %s: want a duration that is not negative", hours(f.wait))
+		return failure.Usagef("--wait %s: want a duration that is not negative", hours(f.wait))
 	}
 	return withinBounds("--grace", f.grace, &bursarv1.StopRequest{}, "grace")
 }
 
 // stopLabelled stops all that live with labels. It prints them first.
-func stopLabelled(ctx context.Context, c *reporter, cl *client.Client, f *stopFlags) error {
+func stopLabelled(ctx context.Context, c *failure.Reporter, cl *client.Client, f *stopFlags) error {
 	live := listFlags{labels: f.labels}
 	found, _, err := live.list(ctx, cl)
 	if err != nil {
@@ -106,7 +107,7 @@ func stopLabelled(ctx context.Context, c *reporter, cl *client.Client, f *stopFl
 		if err := printEach(c.Printer, found); err != nil || f.dryRun {
 			return err
 		}
-		return usagef("%s with %s: nothing was stopped: want --yes to stop them", render.Counted(len(ids), "allocation", "allocations"), render.LabelsText(f.labels))
+		return failure.Usagef("%s with %s: nothing was stopped: want --yes to stop them", render.Counted(len(ids), "allocation", "allocations"), render.LabelsText(f.labels))
 	}
 	return stopEach(ctx, c, cl, ids, f)
 }
@@ -125,9 +126,9 @@ func printEach(out *render.Printer, found *bursarv1.AllocationServiceListRespons
 }
 
 // stop asks for the end of each, and then waits for the ends.
-func stopEach(ctx context.Context, c *reporter, cl *client.Client, texts []string, f *stopFlags) error {
+func stopEach(ctx context.Context, c *failure.Reporter, cl *client.Client, texts []string, f *stopFlags) error {
 	var asked []string
-	failed := c.eachID(texts, allocationIDs(ctx, cl), func(id string) error {
+	failed := c.EachID(texts, allocationIDs(ctx, cl), func(id string) error {
 		a, err := f.stop(ctx, cl, id)
 		if err != nil {
 			return err
@@ -145,7 +146,7 @@ func stopEach(ctx context.Context, c *reporter, cl *client.Client, texts []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	late := c.each(asked, func(id string) error { return awaitEnd(ctx, c.Printer, cl, id, f.wait) })
+	late := c.Each(asked, func(id string) error { return awaitEnd(ctx, c.Printer, cl, id, f.wait) })
 	return cmp.Or(failed, late)
 }
 

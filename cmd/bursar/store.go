@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/copying"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
@@ -87,11 +88,11 @@ func (f storeFlags) read() (string, error) {
 	case *f.file == "":
 		return *f.where, nil
 	case *f.where != "":
-		return "", usagef("want --%[1]s or --%[1]s-file, not both", f.name)
+		return "", failure.Usagef("want --%[1]s or --%[1]s-file, not both", f.name)
 	}
 	where, err := secretFile(*f.file)
 	if err != nil {
-		return "", configError(fmt.Errorf("--%s-file: %w", f.name, err))
+		return "", failure.Config(fmt.Errorf("--%s-file: %w", f.name, err))
 	}
 	return where, nil
 }
@@ -164,9 +165,9 @@ copy; copy again.`,
 		}
 		switch {
 		case from == "" || to == "":
-			return usagef("want --from and --to, each the path of a file or postgres://…, or --from-file and --to-file")
+			return failure.Usagef("want --from and --to, each the path of a file or postgres://…, or --from-file and --to-file")
 		case from == to:
-			return usagef("--from and --to are the same store")
+			return failure.Usagef("--from and --to are the same store")
 		}
 		report, err := copyStore(cmd.Context(), from, to)
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
 )
@@ -87,16 +89,16 @@ again.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *into == "":
-			return usagef("want --into, the file that keeps the rows")
+			return failure.Usagef("want --into, the file that keeps the rows")
 		case *list && len(args) == 0:
 			return listAside(out, *into)
 		case *list || len(args) != 2:
-			return usagef("want TABLE and KEY, as the coordinator's log names them, or --list")
+			return failure.Usagef("want TABLE and KEY, as the coordinator's log names them, or --list")
 		}
 		table, key := args[0], args[1]
 		given, known := gives[table]
 		if !known {
-			return usagef("table %q: want one of %q", table, store.Tables())
+			return failure.Usagef("table %q: want one of %q", table, store.Tables())
 		}
 		place, err := where.orEnvironment()
 		if err != nil {
@@ -110,10 +112,10 @@ again.`,
 		}
 		meta, err := setAside(cmd.Context(), place, table, key, keep)
 		if errors.Is(err, errUnforced) {
-			return usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead if there is one, or repeat with --force", table, key, given)
+			return failure.Usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead if there is one, or repeat with --force", table, key, given)
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			return &exitError{exitNoSuchThing, fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
+			return &failure.Exit{Code: failure.ExitNoSuchThing, Err: fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
 		}
 		if err != nil {
 			return serverError(err)
@@ -130,8 +132,8 @@ func (f storeFlags) orEnvironment() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if place = firstSet(place, os.Getenv(storeVariable)); place == "" {
-		return "", usagef("want --store, the path of a file or postgres://…, or --store-file")
+	if place = cmp.Or(place, os.Getenv(storeVariable)); place == "" {
+		return "", failure.Usagef("want --store, the path of a file or postgres://…, or --store-file")
 	}
 	return place, nil
 }
@@ -244,7 +246,7 @@ above N.`,
 	atLeast := cmd.Flags().Uint64("at-least", 0, "the epoch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if *atLeast == 0 {
-			return usagef("want --at-least, the epoch that the coordinators' log names")
+			return failure.Usagef("want --at-least, the epoch that the coordinators' log names")
 		}
 		place, err := where.orEnvironment()
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 const (
@@ -51,7 +53,7 @@ const callTimeout = presentPatience + time.Second
 
 // connections are the servers that one invocation calls, and how it finds them.
 type connections struct {
-	*reporter
+	*failure.Reporter
 
 	// Global flags.
 	addr, agent string
@@ -67,7 +69,7 @@ type connections struct {
 	finding sync.WaitGroup
 }
 
-func newConnections(r *reporter) *connections { return &connections{reporter: r} }
+func newConnections(r *failure.Reporter) *connections { return &connections{Reporter: r} }
 
 // close closes all clients and ends all finders.
 func (c *connections) close() {
@@ -89,13 +91,13 @@ func (c *connections) coordinator(ctx context.Context) (*client.Client, error) {
 // coordinators returns a client of the coordinators, and where they are.
 func (c *connections) coordinators(ctx context.Context) (*client.Client, place, error) {
 	own := c.credentials.overEnvironment()
-	log := slog.New(&c.warnings)
+	log := slog.New(&c.Warnings)
 	options, err := own.options(log)
 	if err != nil {
 		return nil, place{}, c.credentials.credentialError(err)
 	}
-	said := firstSet(c.addr, os.Getenv("BURSAR_ADDR"))
-	at, err := parsePlace(firstSet(said, defaultAddr), own, log)
+	said := cmp.Or(c.addr, os.Getenv("BURSAR_ADDR"))
+	at, err := parsePlace(cmp.Or(said, defaultAddr), own, log)
 	if err != nil {
 		return nil, place{}, placeError(err)
 	}
@@ -104,7 +106,7 @@ func (c *connections) coordinators(ctx context.Context) (*client.Client, place, 
 		return nil, place{}, err
 	}
 	c.keep(ctx, at)
-	c.clients, c.asked, c.byDefault, c.ofAgent = append(c.clients, cl), cl, said == "", false
+	c.clients, c.Asked, c.ByDefault, c.OfAgent = append(c.clients, cl), cl, said == "", false
 	return cl, at, nil
 }
 
@@ -119,15 +121,15 @@ func (c *connections) calling(absent time.Duration) []client.Option {
 // tellUnanswered says once, on stderr, that a call is not answered yet, and why.
 func (c *connections) tellUnanswered(last error) {
 	c.unanswered.Do(func() {
-		if last == nil && c.ofAgent {
-			c.Sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.server())
+		if last == nil && c.OfAgent {
+			c.Sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.Server())
 			return
 		}
 		if last == nil {
-			c.Sayf("bursar: no answer from %s yet", c.server())
+			c.Sayf("bursar: no answer from %s yet", c.Server())
 			return
 		}
-		c.Sayf("bursar: %s%s", c.message(last), tryingAgain)
+		c.Sayf("bursar: %s%s", c.Message(last), tryingAgain)
 	})
 }
 
@@ -136,7 +138,7 @@ func needless(cmd *cobra.Command, why string, used ...string) error {
 	var err error
 	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if err == nil && f.Changed && f.Name != "output" && !slices.Contains(used, f.Name) {
-			err = usagef("--%s: %s", f.Name, why)
+			err = failure.Usagef("--%s: %s", f.Name, why)
 		}
 	})
 	return err
@@ -154,7 +156,7 @@ func (c *connections) patientAgent(ctx context.Context, absent time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.asked, c.byDefault, c.ofAgent = append(c.clients, cl), cl, firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == "", true
+	c.clients, c.Asked, c.ByDefault, c.OfAgent = append(c.clients, cl), cl, cmp.Or(c.agent, os.Getenv("BURSAR_AGENT")) == "", true
 	return cl, nil
 }
 
@@ -170,7 +172,7 @@ func (c *connections) either(cmd *cobra.Command) (*client.Client, error) {
 // agentTarget is the target that the user named, or else the first of the usual sockets on which
 // somebody listens: that of this user's `bursar dev`, then the machine's.
 func (c *connections) agentTarget(ctx context.Context) string {
-	if said := firstSet(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
+	if said := cmp.Or(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
 		return said
 	}
 	if own := ownSocket(); ownedByUs(filepath.Dir(own)) && listens(ctx, own) {
@@ -210,13 +212,4 @@ func listens(ctx context.Context, socket string) bool {
 	}
 	_ = conn.Close()
 	return true
-}
-
-func firstSet(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -91,11 +92,11 @@ type memberJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-func teamJSON(c *reporter, team []member) ([]byte, error) {
+func teamJSON(c *failure.Reporter, team []member) ([]byte, error) {
 	list := make([]memberJSON, len(team))
 	for i, m := range team {
 		if m.err != nil {
-			list[i] = memberJSON{URL: m.url, Error: c.reason(m.err)}
+			list[i] = memberJSON{URL: m.url, Error: c.Reason(m.err)}
 			continue
 		}
 		list[i] = memberJSON{URL: m.url, Part: part(m.status), Version: m.status.GetVersion(), Epoch: fmt.Sprint(m.status.GetEpoch())}
@@ -108,7 +109,7 @@ func teamJSON(c *reporter, team []member) ([]byte, error) {
 }
 
 // printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
-func printLeaderlessTeam(c *reporter, team []member) error {
+func printLeaderlessTeam(c *failure.Reporter, team []member) error {
 	if len(team) == 0 || !c.IsJSON() {
 		printTeam(c, team)
 		return nil
@@ -121,7 +122,7 @@ func printLeaderlessTeam(c *reporter, team []member) error {
 }
 
 // printTeam prints several coordinators, one a line.
-func printTeam(c *reporter, team []member) {
+func printTeam(c *failure.Reporter, team []member) {
 	if len(team) == 0 || c.IsJSON() {
 		return
 	}
@@ -129,7 +130,7 @@ func printTeam(c *reporter, team []member) {
 	rows := make([][]string, len(team))
 	for i, m := range team {
 		if m.err != nil {
-			rows[i] = []string{m.url, "does not answer", "", "", "", c.reason(m.err)}
+			rows[i] = []string{m.url, "does not answer", "", "", "", c.Reason(m.err)}
 			continue
 		}
 		rows[i] = []string{

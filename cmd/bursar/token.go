@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/spelling"
@@ -71,7 +73,7 @@ add it by hand.
 	cmd.RunE = func(*cobra.Command, []string) error {
 		known, err := identity.ParseRole(*role)
 		if err != nil {
-			return usagef("--%w", err)
+			return failure.Usagef("--%w", err)
 		}
 		end, err := endOf(*notAfter)
 		if err != nil {
@@ -111,7 +113,7 @@ func writeToken(name, token string) (undo func(), err error) {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // named on the command line
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return nil, usagef("--out: %q: exists already: want a new file", name)
+		return nil, failure.Usagef("--out: %q: exists already: want a new file", name)
 	case err != nil:
 		return nil, fmt.Errorf("--out: %w", err)
 	}
@@ -160,7 +162,7 @@ func endOf(text string) (time.Time, error) {
 	}
 	end, err := access.ParseTime(text)
 	if err != nil {
-		return end, usagef("--not-after %q: want a day such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z", text)
+		return end, failure.Usagef("--not-after %q: want a day such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z", text)
 	}
 	return end, nil
 }
@@ -173,7 +175,7 @@ func flagError(err error) error {
 	}
 	field := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 	flag := map[string]string{"users": "user"}[strings.SplitN(field, "[", 2)[0]]
-	return usagef("--%s: %s", firstSet(flag, field), strings.ReplaceAll(wrong.Reason, `["*"]`, "'*'"))
+	return failure.Usagef("--%s: %s", cmp.Or(flag, field), strings.ReplaceAll(wrong.Reason, `["*"]`, "'*'"))
 }
 
 func tokenListCommand(out *render.Printer) *cobra.Command {
@@ -256,7 +258,7 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		}
 		err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Remove(*file, content, args[0]) })
 		if missing, ok := errors.AsType[*access.MissingError](err); ok {
-			return &exitError{exitNoSuchThing, missing}
+			return &failure.Exit{Code: failure.ExitNoSuchThing, Err: missing}
 		}
 		if err != nil {
 			return err
@@ -272,7 +274,7 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 
 func readIdentities(file string) ([]byte, error) {
 	if file == "" {
-		return nil, usagef("no file: want --identities FILE, that of the coordinator's setting identities")
+		return nil, failure.Usagef("no file: want --identities FILE, that of the coordinator's setting identities")
 	}
 	content, err := access.ReadFile(file)
 	return content, asRefused(err)
@@ -282,7 +284,7 @@ func readIdentities(file string) ([]byte, error) {
 // configuration. What the file says is not in force, nor is any change of it.
 func asRefused(err error) error {
 	if _, refused := errors.AsType[*access.ModeError](err); refused {
-		return configError(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))
+		return failure.Config(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))
 	}
 	return err
 }

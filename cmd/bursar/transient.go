@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -60,8 +61,8 @@ func isTransient(err error) bool {
 		other         *election.StoreError
 		garbled       *election.IDError
 		refused       *store.RefusedError
-		exit          *exitError
-		usage         *usageError
+		exit          *failure.Exit
+		usage         *failure.Usage
 		located       *yamlfile.Error
 		newer         *statefile.VersionError
 		ofConsul      *consul.ConfigError

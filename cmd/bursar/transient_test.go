@@ -25,6 +25,7 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/pause"
@@ -68,8 +69,8 @@ func TestTransientFaults(t *testing.T) {
 		"file of quotas is a folder":       {&coordinator.FileError{Field: "quotaFiles[0]", Err: path(syscall.EISDIR)}, false},
 		"PostgreSQL starts":                {&pgconn.PgError{Code: "57P03"}, true},
 		"something else":                   {errors.New("something else"), true},
-		"command line":                     {usagef("no such flag"), false},
-		"another agent has the host":       {configError(agent.ErrReplaced), false},
+		"command line":                     {failure.Usagef("no such flag"), false},
+		"another agent has the host":       {failure.Config(agent.ErrReplaced), false},
 		"away":                             {fmt.Errorf("x: %w", store.ErrAway), true},
 		"full":                             {fmt.Errorf("x: %w", store.ErrFull), true},
 		"read-only":                        {fmt.Errorf("x: %w", store.ErrReadOnly), true},

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -41,7 +42,7 @@ const (
 // showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
 // keeps one line up to date, elsewhere it writes a line whenever something changed. The returned
 // function ends it and may be called more than once.
-func showWait(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
+func showWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}
@@ -66,7 +67,7 @@ func showWait(ctx context.Context, c *reporter, cl *client.Client, req *bursarv1
 
 // waitLine is what stderr shows of one request that waits.
 type waitLine struct {
-	say       *reporter
+	say       *failure.Reporter
 	client    *client.Client
 	requestID string
 	began     time.Time
@@ -191,7 +192,7 @@ func (w *waitLine) unread(err error) (text string) {
 			return w.text
 		}
 		w.id, w.ends = "", nil // it may have been granted meanwhile
-		return "bursar: " + w.say.message(err) + tryingAgain
+		return "bursar: " + w.say.Message(err) + tryingAgain
 	}
 	w.id, w.ends = "", nil // it does not wait any more
 	return ""

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -48,7 +49,7 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.Reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(render.OverUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
@@ -92,7 +93,7 @@ func followRetries() client.RetryPolicy {
 }
 
 // tellOutage says that nobody answers what a command follows.
-func tellOutage(c *reporter, err error) { c.Sayf("bursar: %s%s", c.message(err), tryingAgain) }
+func tellOutage(c *failure.Reporter, err error) { c.Sayf("bursar: %s%s", c.Message(err), tryingAgain) }
 
 // tellGap says that the server did not hold what came after the last change.
 func tellGap(out *render.Printer, after, upTo uint64) {

@@ -1,4 +1,6 @@
-package main
+// Package journal writes lines for journald, which reads the priority of a line from its
+// beginning. It has no state.
+package journal
 
 import (
 	"context"
@@ -12,15 +14,15 @@ import (
 
 // The priorities of syslog(3), which journald reads from the beginning of a line.
 const (
-	priorityError   = "<3>"
+	Error           = "<3>"
 	priorityWarning = "<4>"
 	priorityInfo    = "<6>"
 	priorityDebug   = "<7>"
 )
 
-// journalHandler writes lines for journald, which adds the time itself and takes the priority from
+// Handler writes lines for journald, which adds the time itself and takes the priority from
 // the beginning of the line: "<4>msg="…" key=value". The rest is as in text.
-type journalHandler struct {
+type Handler struct {
 	byPriority []leveled
 }
 
@@ -30,7 +32,7 @@ type leveled struct {
 	handler slog.Handler
 }
 
-func newJournalHandler(out io.Writer, level slog.Leveler) *journalHandler {
+func NewHandler(out io.Writer, level slog.Leveler) *Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
 		if len(groups) == 0 && (attr.Key == slog.TimeKey || attr.Key == slog.LevelKey) {
 			return slog.Attr{}
@@ -38,27 +40,27 @@ func newJournalHandler(out io.Writer, level slog.Leveler) *journalHandler {
 		return attr
 	}}
 	with := func(level slog.Level, priority string) leveled {
-		return leveled{level, slog.NewTextHandler(prefixed{out, priority}, options)}
+		return leveled{level, slog.NewTextHandler(Prefixed{out, priority}, options)}
 	}
-	return &journalHandler{[]leveled{
-		with(slog.LevelError, priorityError), with(slog.LevelWarn, priorityWarning), with(slog.LevelInfo, priorityInfo), with(slog.LevelDebug, priorityDebug),
+	return &Handler{[]leveled{
+		with(slog.LevelError, Error), with(slog.LevelWarn, priorityWarning), with(slog.LevelInfo, priorityInfo), with(slog.LevelDebug, priorityDebug),
 	}}
 }
 
-// prefixed writes a prefix before every line. A line comes in one piece.
-type prefixed struct {
-	out    io.Writer
-	prefix string
+// Prefixed writes a prefix before every line. A line comes in one piece.
+type Prefixed struct {
+	Out    io.Writer
+	Prefix string
 }
 
-func (p prefixed) Write(line []byte) (int, error) {
-	if _, err := p.out.Write(slices.Concat([]byte(p.prefix), line)); err != nil {
+func (p Prefixed) Write(line []byte) (int, error) {
+	if _, err := p.Out.Write(slices.Concat([]byte(p.Prefix), line)); err != nil {
 		return 0, err
 	}
 	return len(line), nil
 }
 
-func (h *journalHandler) of(level slog.Level) slog.Handler {
+func (h *Handler) of(level slog.Level) slog.Handler {
 	for _, l := range h.byPriority {
 		if level >= l.level {
 			return l.handler
@@ -67,32 +69,32 @@ func (h *journalHandler) of(level slog.Level) slog.Handler {
 	return h.byPriority[len(h.byPriority)-1].handler
 }
 
-func (h *journalHandler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.of(level).Enabled(ctx, level)
 }
 
-func (h *journalHandler) Handle(ctx context.Context, record slog.Record) error {
+func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
 	return h.of(record.Level).Handle(ctx, record)
 }
 
-func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithAttrs(attrs) })
 }
 
-func (h *journalHandler) WithGroup(name string) slog.Handler {
+func (h *Handler) WithGroup(name string) slog.Handler {
 	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithGroup(name) })
 }
 
-func (h *journalHandler) each(change func(slog.Handler) slog.Handler) slog.Handler {
+func (h *Handler) each(change func(slog.Handler) slog.Handler) slog.Handler {
 	changed := make([]leveled, len(h.byPriority))
 	for i, l := range h.byPriority {
 		changed[i] = leveled{l.level, change(l.handler)}
 	}
-	return &journalHandler{changed}
+	return &Handler{changed}
 }
 
-// toJournal reports whether a file goes to journald: systemd names that file in JOURNAL_STREAM.
-func toJournal(out *os.File) bool {
+// Reads reports whether a file goes to journald: systemd names that file in JOURNAL_STREAM.
+func Reads(out *os.File) bool {
 	info, err := out.Stat()
 	if err != nil {
 		return false

@@ -1,4 +1,4 @@
-package main
+package failure
 
 import (
 	"cmp"
@@ -6,22 +6,22 @@ import (
 	"syscall"
 )
 
-// outcome is the error that a command ends with, from the error or nil that it returned. If its
+// Outcome is the error that a command ends with, from the error or nil that it returned. If its
 // output was lost, outcome adds that. If the reader of a pipe has gone, it does not: nobody wants
 // to know.
-func (r *reporter) outcome(err error) error {
+func (r *Reporter) Outcome(err error) error {
 	lost := r.Lost()
 	if lost == nil {
 		return err
 	}
 	if err == nil || errors.Is(err, lost) {
 		if errors.Is(lost, syscall.EPIPE) {
-			return &exitError{code: exitFailed}
+			return &Exit{Code: ExitFailed}
 		}
 		return cmp.Or(err, lost)
 	}
 	if !errors.Is(lost, syscall.EPIPE) {
-		r.report(lost)
+		r.Report(lost)
 	}
 	return err
 }

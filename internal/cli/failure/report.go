@@ -1,4 +1,4 @@
-package main
+package failure
 
 import (
 	"bytes"
@@ -14,65 +14,66 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/journal"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// reporter says what went wrong, in the words of the command line and of the last call.
-type reporter struct {
+// Reporter says what went wrong, in the words of the command line and of the last call.
+type Reporter struct {
 	*render.Printer
 
-	// flags are those of the command that runs; nil before.
-	flags *pflag.FlagSet
-	// asked is the client of the last call; nil: there was none.
-	asked *client.Client
-	// byDefault is set if nobody has said where the last server is.
-	byDefault bool
-	// ofAgent is set if the last server is an agent.
-	ofAgent bool
-	// warnings are what went wrong apart from the calls.
-	warnings warningLog
+	// Flags are those of the command that runs; nil before.
+	Flags *pflag.FlagSet
+	// Asked is the client of the last call; nil: there was none.
+	Asked *client.Client
+	// ByDefault is set if nobody has said where the last server is.
+	ByDefault bool
+	// OfAgent is set if the last server is an agent.
+	OfAgent bool
+	// Warnings are what went wrong apart from the calls.
+	Warnings warningLog
 }
 
-func newReporter(p *render.Printer) *reporter { return &reporter{Printer: p} }
+func NewReporter(p *render.Printer) *Reporter { return &Reporter{Printer: p} }
 
-// report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
+// Report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
 // error: `journalctl -p err` of a unit that does not start says why.
-func (r *reporter) report(err error) {
+func (r *Reporter) Report(err error) {
 	if r.IsJSON() {
 		_, _ = render.Harmless{To: r.Err, JSON: true}.Write(r.describeJSON(err))
 		return
 	}
 	var text bytes.Buffer
 	r.describe(&text, err)
-	if !toJournal(r.Err) {
+	if !journal.Reads(r.Err) {
 		_, _ = render.Harmless{To: r.Err}.Write(text.Bytes())
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
 		// Stderr itself has failed: nobody can be told.
-		_, _ = prefixed{render.Harmless{To: r.Err}, priorityError}.Write(line)
+		_, _ = journal.Prefixed{Out: render.Harmless{To: r.Err}, Prefix: journal.Error}.Write(line)
 	}
 }
 
 // describe writes what went wrong, and what can be done about it.
-func (r *reporter) describe(out io.Writer, err error) {
-	var exit *exitError
-	if err == nil || errors.As(err, &exit) && exit.err == nil {
+func (r *Reporter) describe(out io.Writer, err error) {
+	var exit *Exit
+	if err == nil || errors.As(err, &exit) && exit.Err == nil {
 		return
 	}
 	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", render.Printables(args)...) }
-	if _, isUsage := errors.AsType[*usageError](err); isUsage {
+	if _, isUsage := errors.AsType[*Usage](err); isUsage {
 		sayf("bursar: %s", render.OneLine(err.Error()))
 		return
 	}
-	text := r.message(err)
+	text := r.Message(err)
 	sayf("bursar: %s", text)
 	if hint := whereToLook(text); hint != "" {
 		sayf("hint: %s", hint)
 	}
-	hinted, hasHint := errors.AsType[*hintedError](err)
+	hinted, hasHint := errors.AsType[*Hinted](err)
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range render.ShortfallLines(insufficient) {
 			sayf("  %s", line)
@@ -82,20 +83,20 @@ func (r *reporter) describe(out io.Writer, err error) {
 		}
 	}
 	if hasHint {
-		sayf("hint: %s", hinted.hint)
+		sayf("hint: %s", hinted.Hint)
 	}
 	for _, v := range client.Violations(err) {
-		sayf("  %s: %s", r.typedAs(render.FieldPath(v.GetField())), v.GetMessage())
+		sayf("  %s: %s", r.TypedAs(render.FieldPath(v.GetField())), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
 	}
-	if _, leaderless := errors.AsType[*leaderlessError](err); leaderless && connect.IsWireError(err) {
+	if _, leaderless := errors.AsType[*Leaderless](err); leaderless && connect.IsWireError(err) {
 		// A coordinator that stands by has said why, which may also be that the leader does not
 		// let it in.
 		sayf("hint: none of those that answer leads; if a leader has just ended, another one leads in some seconds")
 	}
-	if r.byDefault && nothingThere(err) {
+	if r.ByDefault && nothingThere(err) {
 		sayf("hint: `systemctl status bursar-agent bursar-coordinator` if these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
@@ -103,22 +104,22 @@ func (r *reporter) describe(out io.Writer, err error) {
 
 // explainCommandLine is how to ask the server of the last call what it thinks of a request. Explain
 // asks an agent only if it is told to.
-func (r *reporter) explainCommandLine() string {
-	if r.ofAgent && (r.flags == nil || !r.flags.Changed("agent")) {
-		return "bursar explain --agent " + r.server()
+func (r *Reporter) explainCommandLine() string {
+	if r.OfAgent && (r.Flags == nil || !r.Flags.Changed("agent")) {
+		return "bursar explain --agent " + r.Server()
 	}
 	return "bursar explain"
 }
 
-// hintedError is an error for which a command knows better what would help than the error itself.
-type hintedError struct {
-	err  error
-	hint string
+// Hinted is an error for which a command knows better what would help than the error itself.
+type Hinted struct {
+	Err  error
+	Hint string
 }
 
-func (e *hintedError) Error() string { return e.err.Error() }
+func (e *Hinted) Error() string { return e.Err.Error() }
 
-func (e *hintedError) Unwrap() error { return e.err }
+func (e *Hinted) Unwrap() error { return e.Err }
 
 // whereToLook says in which listing to find the thing that a message says does not exist; empty
 // for other messages.
@@ -143,26 +144,26 @@ func nothingThere(err error) bool {
 	return client.Unavailable(err) && !connect.IsWireError(err) && !trust
 }
 
-// leaderlessError is a call that nobody could answer although coordinators run: none of them
+// Leaderless is a call that nobody could answer although coordinators run: none of them
 // leads.
-type leaderlessError struct{ err error }
+type Leaderless struct{ Err error }
 
-func (e *leaderlessError) Error() string {
+func (e *Leaderless) Error() string {
 	return "nobody leads at the moment: try again in some seconds"
 }
 
-func (e *leaderlessError) Unwrap() error { return e.err }
+func (e *Leaderless) Unwrap() error { return e.Err }
 
-// message returns an error in one line.
-func (r *reporter) message(err error) string {
-	if about, ok := errors.AsType[*aboutError](err); ok {
-		return about.name + ": " + r.message(about.err)
+// Message returns an error in one line.
+func (r *Reporter) Message(err error) string {
+	if about, ok := errors.AsType[*About](err); ok {
+		return about.name + ": " + r.Message(about.err)
 	}
-	if text, ok := errors.AsType[*notUTF8Error](err); ok {
+	if text, ok := errors.AsType[*NotUTF8](err); ok {
 		return text.Error()
 	}
 	var call *connect.Error
-	_, leaderless := errors.AsType[*leaderlessError](err)
+	_, leaderless := errors.AsType[*Leaderless](err)
 	if leaderless && !connect.IsWireError(err) || !errors.As(err, &call) {
 		return render.OneLine(err.Error())
 	}
@@ -174,20 +175,20 @@ func (r *reporter) message(err error) string {
 	insufficient, short := client.Insufficient(err)
 	switch {
 	case short && client.Unavailable(err):
-		return prefix + r.server() + ": too early to say, as not all that it needs is known; try again in some seconds"
+		return prefix + r.Server() + ": too early to say, as not all that it needs is known; try again in some seconds"
 	case short:
 		return prefix + render.Refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + r.nobodyAnswers(call)
-	case client.Unavailable(err) && r.ofAgent:
-		return prefix + "the agent at " + r.server() + ": " + render.OneLine(r.inTyped(call.Message()))
+	case client.Unavailable(err) && r.OfAgent:
+		return prefix + "the agent at " + r.Server() + ": " + render.OneLine(r.inTyped(call.Message()))
 	case client.Unavailable(err):
-		return prefix + r.server() + ": " + render.OneLine(r.inTyped(call.Message()))
+		return prefix + r.Server() + ": " + render.OneLine(r.inTyped(call.Message()))
 	case isForeign(err):
-		return prefix + r.server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + render.OneLine(call.Message())
+		return prefix + r.Server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + render.OneLine(call.Message())
 	}
 	if field, ok := client.InvalidField(err); ok {
-		name := r.typedAs(field.GetField())
+		name := r.TypedAs(field.GetField())
 		if name == field.GetField() {
 			name += ":"
 		}
@@ -200,8 +201,8 @@ func (r *reporter) message(err error) string {
 }
 
 // kindOfServer is what the last call was for.
-func (r *reporter) kindOfServer() string {
-	if r.ofAgent {
+func (r *Reporter) kindOfServer() string {
+	if r.OfAgent {
 		return "agent"
 	}
 	return "coordinator"
@@ -226,16 +227,16 @@ func isForeign(err error) bool {
 const inTime = "no answer in time"
 
 // nobodyAnswers says whom the command has called, and why nobody answered.
-func (r *reporter) nobodyAnswers(err *connect.Error) string {
-	reason := r.reason(err)
-	text := fmt.Sprintf("nobody answers at %s: %s", r.server(), reason)
-	switch ofAgent := filepath.IsAbs(r.server()); {
+func (r *Reporter) nobodyAnswers(err *connect.Error) string {
+	reason := r.Reason(err)
+	text := fmt.Sprintf("nobody answers at %s: %s", r.Server(), reason)
+	switch ofAgent := filepath.IsAbs(r.Server()); {
 	case ofAgent && reason == inTime:
-		text = "the agent at " + r.server() + " gives no answer in time: it may have no coordinator that answers"
+		text = "the agent at " + r.Server() + " gives no answer in time: it may have no coordinator that answers"
 	case ofAgent && hungUp(err):
-		text = "the agent at " + r.server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
+		text = "the agent at " + r.Server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
 	}
-	if other := r.warnings.String(); other != "" {
+	if other := r.Warnings.String(); other != "" {
 		text += ": " + render.OneLine(other)
 	}
 	return text
@@ -246,15 +247,15 @@ func hungUp(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// reason is why there was no answer: the system's word if there is one. If one end does not trust
+// Reason is why there was no answer: the system's word if there is one. If one end does not trust
 // the other, it says what to do.
-func (r *reporter) reason(err error) string {
+func (r *Reporter) Reason(err error) string {
 	if trust, ok := errors.AsType[*credential.TrustError](err); ok {
 		cause := trust.Err
 		if call, ok := errors.AsType[*url.Error](cause); ok {
 			cause = call.Err
 		}
-		return render.OneLine(inFlags(cause.Error() + ": " + trust.Advice))
+		return render.OneLine(InFlags(cause.Error() + ": " + trust.Advice))
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
@@ -265,10 +266,10 @@ func (r *reporter) reason(err error) string {
 	return inTime
 }
 
-// server names the server of the last call.
-func (r *reporter) server() string {
-	if r.asked == nil {
+// Server names the server of the last call.
+func (r *Reporter) Server() string {
+	if r.Asked == nil {
 		return "the server"
 	}
-	return r.asked.Target()
+	return r.Asked.Target()
 }

@@ -1,10 +1,12 @@
-package main
+package failure
 
-import "strings"
+import (
+	"strings"
+)
 
-// typedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
+// TypedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
 // --label user for labels[user]. A field for which the command has no flag keeps its name.
-func (r *reporter) typedAs(field string) string {
+func (r *Reporter) TypedAs(field string) string {
 	path := strings.TrimPrefix(field, "request.")
 	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
 		path = path[i+len(": "):]
@@ -17,7 +19,7 @@ func (r *reporter) typedAs(field string) string {
 	flag := strings.ReplaceAll(path, "_", "-")
 	switch {
 	case nested && (group == "resource" || group == "entitled" || group == "limit"):
-		if flag = flagOfDimension(last); r.flags != nil && r.flags.Lookup(flag) == nil {
+		if flag = flagOfDimension(last); r.Flags != nil && r.Flags.Lookup(flag) == nil {
 			flag, parts = "custom", []string{last}
 		}
 	case nested && group == "guaranteed" && last == "custom":
@@ -29,7 +31,7 @@ func (r *reporter) typedAs(field string) string {
 			flag = known
 		}
 	}
-	if r.flags == nil || r.flags.Lookup(flag) == nil {
+	if r.Flags == nil || r.Flags.Lookup(flag) == nil {
 		return field
 	}
 	for _, part := range parts {
@@ -41,9 +43,9 @@ func (r *reporter) typedAs(field string) string {
 }
 
 // inTyped names the field that a message begins with as the user has typed it.
-func (r *reporter) inTyped(message string) string {
+func (r *Reporter) inTyped(message string) string {
 	field, rest, found := strings.Cut(message, ": ")
-	name := r.typedAs(field)
+	name := r.TypedAs(field)
 	switch {
 	case !found || name == field:
 		return message
@@ -72,3 +74,10 @@ func flagsOfFields() map[string]string {
 
 // isNumber reports whether a text is the index of a list.
 func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
+
+// InFlags names the fields of a client's configuration by their flags.
+func InFlags(text string) string {
+	return strings.NewReplacer(
+		"tls.ca", "--tls-ca", "tls.cert", "--tls-cert", "tls.key", "--tls-key", "tls.serverName", "--tls-server-name", "tokenFile", "--token-file",
+	).Replace(text)
+}
