@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/pause"
@@ -22,6 +23,7 @@ import (
 
 // agentStart has the settings of an agent that its configuration does not have.
 type agentStart struct {
+	by            program
 	socket        net.Listener // opened by a service manager; nil: the agent makes its own
 	forgetEpoch   bool
 	forgetCluster bool
@@ -35,10 +37,10 @@ func openAgent(
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
-	own := credentials{tls: config.TLS, token: credential.Token{File: config.TokenFile}}
+	own := servers.Credentials{TLS: config.TLS, Token: credential.Token{File: config.TokenFile}}
 	// It serves without files that are not there yet: engines need it, whether a coordinator
 	// answers or not.
-	options, err := own.optionsWith(credential.Options{Log: log, Later: true})
+	options, err := own.OptionsWith(credential.Options{Log: log, Later: true})
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
@@ -51,37 +53,37 @@ func openAgent(
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// The agent knows better than a client how long to try again.
-	options = append(options, client.WithPin(pin), client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent), client.WithInterceptors(c.tracing.Clients()...))
-	upstream, err := at.open(options...)
+	options = append(options, client.WithPin(pin), client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent), client.WithInterceptors(start.by.traces.Clients()...))
+	upstream, err := at.Open(options...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// One call at a time is quicker over HTTP/1.1; over HTTP/2 those that wait share a connection.
-	waiting, err := at.open(append(options, client.WithH2C())...)
+	waiting, err := at.Open(append(options, client.WithH2C())...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
-	c.clients, c.Asked = append(c.clients, upstream, waiting), waiting
+	c.Add(upstream, waiting)
 	server, err := agent.New(config, agent.Deps{
-		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder,
+		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.Finder,
 		Elsewhere: func() {
 			upstream.Elsewhere()
 			waiting.Elsewhere()
 		},
-		Logger: log, Version: version, Tracing: c.tracing, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
+		Logger: log, Version: start.by.version, Tracing: start.by.traces, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
 		Pin: pin, ForgetCluster: start.forgetCluster,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
-	c.keep(ctx, at)
+	c.Keep(ctx, at)
 	return server, nil
 }
 
 // withDiscovery moves "consul" from the list of coordinators to the settings of the discovery.
 func withDiscovery(config agent.Config) agent.Config {
 	if len(config.Coordinators) == 1 {
-		if inConsul, cluster, isConsul := consulPlace(config.Coordinators[0]); isConsul {
+		if inConsul, cluster, isConsul := servers.ConsulPlace(config.Coordinators[0]); isConsul {
 			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
 			config.Cluster = cmp.Or(config.Cluster, cluster)
 		}
@@ -105,7 +107,7 @@ func serveAgent(
 	if start.socket, err = passedSocket(); err != nil {
 		return err
 	}
-	openTraces(ctx, c, "bursar-agent", log)
+	start.by = newProgram(ctx, c, "bursar-agent", log)
 	manager, patient, waits := newNotifier(log), newAttempts(log), make(chan string)
 	server, err := openAgent(ctx, c, config, loaded, start, log)
 	for ; isTransient(err); server, err = openAgent(ctx, c, config, loaded, start, log) {
@@ -196,8 +198,8 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 		return loaded.explain(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	own := credentials{tls: config.TLS, token: credential.Token{File: config.TokenFile}}
-	if _, err := own.options(quiet); err != nil {
+	own := servers.Credentials{TLS: config.TLS, Token: credential.Token{File: config.TokenFile}}
+	if _, err := own.Options(quiet); err != nil {
 		return loaded.explain(err)
 	}
 	if _, err := placeOf(consul.New, config, own, client.NewPin(config.Cluster), quiet); err != nil {
@@ -212,14 +214,14 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 // placeOf is where an agent's coordinators are. A single coordinator gets a finder too, so that it
 // is asked again if it does not answer.
 func placeOf(
-	open func(consul.Config, *slog.Logger) (*consul.Client, error), config agent.Config, own credentials, pin *client.Pin, log *slog.Logger,
-) (place, error) {
+	open func(consul.Config, *slog.Logger) (*consul.Client, error), config agent.Config, own servers.Credentials, pin *client.Pin, log *slog.Logger,
+) (servers.Place, error) {
 	if config.Discovery == agent.DiscoveryConsul {
-		return placeThrough(open, config.Consul, consul.FinderOptions{Pin: pin}, own, log)
+		return servers.PlaceThrough(open, config.Consul, consul.FinderOptions{Pin: pin}, own, log)
 	}
 	list := config.Coordinators
 	if len(list) == 1 {
 		list = strings.Split(list[0], ",")
 	}
-	return placeInList(list, own)
+	return servers.PlaceInList(list, own)
 }

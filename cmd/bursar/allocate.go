@@ -12,10 +12,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func allocateCommand(c *connections) *cobra.Command {
+func allocateCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocate",
 		Short: "Reserve resources for an engine that you start yourself",
@@ -52,7 +53,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		}
 		c.Warn(f.doubts())
 		req.Async = *async
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 		reason, err = "interrupted", &failure.Exit{Code: code}
 	}
 	if interrupted || minted && client.Undecided(err) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 		defer cancel()
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}
@@ -111,7 +112,7 @@ func printGrant(out *render.Printer, a *bursarv1.Allocation) {
 		render.AllocationState(a.GetState()), render.ResourceText(a.GetEntitled()), a.GetHostId(), render.TimeText(a.GetExpireTime()), a.GetId(), engine)
 }
 
-func cancelCommand(c *connections) *cobra.Command {
+func cancelCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
@@ -123,7 +124,7 @@ id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.completeAllocations,
+		ValidArgsFunction: completeAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -135,7 +136,7 @@ id or of several. The exit code is that of the first failure.`,
 	return cmd
 }
 
-func renewCommand(c *connections) *cobra.Command {
+func renewCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
@@ -147,7 +148,7 @@ id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.completeAllocations,
+		ValidArgsFunction: completeAllocations(c),
 	}
 	ttl := new(time.Duration)
 	cmd.Flags().Var(ttlFlag{durationFlag{ttl}}, "ttl", "from now on (default: as long as at first)")
@@ -169,9 +170,9 @@ id or of several. The exit code is that of the first failure.`,
 
 // onAllocation changes the allocation that a text names, and prints the result.
 func onAllocation(
-	c *connections, cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+	c *servers.Connections, cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
-	cl, err := c.either(cmd)
+	cl, err := c.Either(cmd)
 	if err != nil {
 		return err
 	}
@@ -180,9 +181,9 @@ func onAllocation(
 
 // onEachAllocation changes each of the allocations that texts name, and prints each.
 func onEachAllocation(
-	c *connections, cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+	c *servers.Connections, cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
-	cl, err := c.either(cmd)
+	cl, err := c.Either(cmd)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func allocationsCommand(c *connections) *cobra.Command {
+func allocationsCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocations [ID]",
 		Short: "Who holds or waits for what, next to what is used",
@@ -36,7 +37,7 @@ much more it used when this was noticed, and what its host does about it.`,
   bursar allocations 3f7k
   bursar allocations -o json | jq -r '.allocations[].id'`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	f := listFlags{labels: filterFlag{}}
 	flags := cmd.Flags()
@@ -51,7 +52,7 @@ much more it used when this was noticed, and what its host does about it.`,
 		if flag := f.timed(); flag != "" && len(args) > 0 {
 			return failure.Usagef("%s: means nothing next to an ID: want one of them", flag)
 		}
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func amendCommand(c *connections) *cobra.Command {
+func amendCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "amend ID",
 		Short: "Change a request that waits, in its place",
@@ -27,7 +28,7 @@ by "bursar resize".`,
   bursar amend 3f7k --wait 1h
   bursar amend 3f7k --priority 10`,
 		Args:              exactlyOne(),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	var size sizeFlags
 	addSizeFlags(cmd, &size)

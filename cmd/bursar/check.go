@@ -38,7 +38,7 @@ is one answer for each cluster.`,
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeProviders,
+		ValidArgsFunction: completeProviders(c.Connections),
 	}
 	file := cmd.Flags().StringP("file", "f", "", "file of providers to check from here; - is standard input")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
@@ -50,7 +50,7 @@ is one answer for each cluster.`,
 			}
 			return checkFile(ctx, c, *file)
 		}
-		cl, err := c.coordinator(ctx)
+		cl, err := c.Coordinator(ctx)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
-	"github.com/bursar/bursar/internal/tracing"
+	"github.com/bursar/bursar/internal/cli/servers"
 )
 
 // streams are what an invocation reads from and writes to: data to out, everything else to err.
@@ -22,15 +22,17 @@ type streams struct {
 
 // cli is one invocation of the program.
 type cli struct {
-	*connections
+	*servers.Connections
 
 	// in is standard input.
 	in *os.File
 	// begun is set when the command line has been understood. An error before that is a mistake of
 	// the user.
 	begun bool
-	// tracing sends the traces of the servers' calls; nil: nowhere.
-	tracing *tracing.Tracing
+	// version is that of the program.
+	version string
+	// atEnd are done when the command has ended, and all connections.
+	atEnd []func(ctx context.Context)
 }
 
 // Groups of commands in the help text.
@@ -55,15 +57,25 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if err != nil && !c.begun {
 		err = &failure.Usage{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
-	c.close()
-	c.tracing.Close(ctx)
+	c.end(ctx)
 	err = c.Outcome(err)
 	c.Report(err)
 	return failure.ExitCode(err)
 }
 
 func newCLI(s streams) *cli {
-	return &cli{in: s.in, connections: newConnections(failure.NewReporter(render.NewPrinter(s.out, s.err)))}
+	return &cli{in: s.in, version: version, Connections: servers.NewConnections(failure.NewReporter(render.NewPrinter(s.out, s.err)))}
+}
+
+// doAtEnd makes end call a function, after it has closed the connections.
+func (c *cli) doAtEnd(do func(ctx context.Context)) { c.atEnd = append(c.atEnd, do) }
+
+// end closes the connections, and does what was put off until then.
+func (c *cli) end(ctx context.Context) {
+	c.Close()
+	for _, do := range c.atEnd {
+		do(ctx)
+	}
 }
 
 func (c *cli) root() *cobra.Command {
@@ -97,7 +109,7 @@ Try it on this machine:
 	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asksVersion {
-			return printVersion(c.Printer)
+			return printVersion(c.Printer, c.version)
 		}
 		return cmd.Help()
 	}
@@ -110,22 +122,22 @@ Try it on this machine:
 		&cobra.Group{ID: groupServe, Title: "To serve:"},
 	)
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
-		"(env BURSAR_ADDR, default "+defaultAddr+")")
-	flags.StringVar(&c.agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
-	c.credentials.add(flags)
+	flags.StringVar(&c.Addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
+		"(env BURSAR_ADDR, default "+servers.DefaultAddr+")")
+	flags.StringVar(&c.Agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+servers.SystemSocket+")")
+	c.Credentials.Add(flags)
 	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
 	for group, commands := range map[string][]*cobra.Command{
 		groupUse: {
-			runCommand(c), allocateCommand(c.connections), confirmCommand(c.connections), releaseCommand(c.connections), cancelCommand(c.connections), amendCommand(c.connections), renewCommand(c.connections),
-			resizeCommand(c.connections), stopCommand(c.connections), explainCommand(c.connections),
+			runCommand(c), allocateCommand(c.Connections), confirmCommand(c.Connections), releaseCommand(c.Connections), cancelCommand(c.Connections), amendCommand(c.Connections), renewCommand(c.Connections),
+			resizeCommand(c.Connections), stopCommand(c.Connections), explainCommand(c.Connections),
 		},
 		groupLook: {
-			statusCommand(c.connections), hostsCommand(c.connections), allocationsCommand(c.connections), quotasCommand(c.connections), queuesCommand(c), providersCommand(c.connections), watchCommand(c.connections),
-			auditCommand(c.connections),
+			statusCommand(c.Connections), hostsCommand(c.Connections), allocationsCommand(c.Connections), quotasCommand(c.Connections), queuesCommand(c), providersCommand(c.Connections), watchCommand(c.Connections),
+			auditCommand(c.Connections),
 		},
-		groupOperate: {quotaCommand(c), providerCommand(c.connections), hostCommand(c.connections), tokenCommand(c.Printer), storeCommand(c.Printer), linkisCommand(c)},
+		groupOperate: {quotaCommand(c), providerCommand(c.Connections), hostCommand(c.Connections), tokenCommand(c.Printer), storeCommand(c.Printer), linkisCommand(c)},
 		groupServe:   {devCommand(c), coordinatorCommand(c), agentCommand(c)},
 	} {
 		for _, command := range commands {
@@ -133,10 +145,10 @@ Try it on this machine:
 			root.AddCommand(command)
 		}
 	}
-	root.AddCommand(versionCommand(c.Printer))
+	root.AddCommand(versionCommand(c))
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
-	c.complete(root)
+	complete(c.Connections, root)
 	inOrder(root)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
 	return root

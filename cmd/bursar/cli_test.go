@@ -82,7 +82,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 
 func TestHelpOfProvidersHasEverySetting(t *testing.T) {
 	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
-	text := providerCommand(c.connections).Long
+	text := providerCommand(c.Connections).Long
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
 	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {
 		if !slices.Contains(words, name) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -31,48 +32,54 @@ func queueArg(text string) (resource.Address, error) {
 }
 
 // completeProviders offers the shell the clusters that providers read.
-func (c *connections) completeProviders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeProviders(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		cl, err := c.Coordinator(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		res, err := cl.Queues().ListProviders(cmd.Context(), &bursarv1.ListProvidersRequest{})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var found []cobra.Completion
+		for _, p := range res.GetProviders() {
+			found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), providerState(p)))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	cl, err := c.coordinator(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	res, err := cl.Queues().ListProviders(cmd.Context(), &bursarv1.ListProvidersRequest{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var found []cobra.Completion
-	for _, p := range res.GetProviders() {
-		found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), providerState(p)))
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeQueues offers the shell queues, as an argument or for --external.
-func (c *connections) completeQueues(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeQueues(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return offerQueues(c)(cmd, args, "")
 	}
-	return c.offerQueues(cmd, args, "")
 }
 
-func (c *connections) offerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cl, err := c.coordinator(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	page, err := cl.Queues().List(cmd.Context(), &bursarv1.QueueServiceListRequest{PageSize: maxPage})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var found []cobra.Completion
-	for _, q := range page.GetQueues() {
-		if q.GetUnaddressable() != "" {
-			continue
+func offerQueues(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cl, err := c.Coordinator(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
 		}
-		found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
+		page, err := cl.Queues().List(cmd.Context(), &bursarv1.QueueServiceListRequest{PageSize: maxPage})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var found []cobra.Completion
+		for _, q := range page.GetQueues() {
+			if q.GetUnaddressable() != "" {
+				continue
+			}
+			found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

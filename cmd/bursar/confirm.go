@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -30,7 +31,7 @@ type confirmFlags struct {
 // wantedPID is what --pid wants.
 const wantedPID = "the number of a process, 1 or more"
 
-func confirmCommand(c *connections) *cobra.Command {
+func confirmCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [ID]",
 		Short: "Say that the engine of a reservation runs",
@@ -64,7 +65,7 @@ out.`,
   # in a script that "bursar run" runs
   bursar confirm --application application_1700000000000_0042`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	var f confirmFlags
 	flags := cmd.Flags()
@@ -202,9 +203,9 @@ func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*
 
 // confirmServer is the agent if a process of this machine is confirmed, unless the user named the
 // coordinator.
-func confirmServer(c *connections, cmd *cobra.Command, process bool) (*client.Client, error) {
+func confirmServer(c *servers.Connections, cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
-		return c.patientAgent(cmd.Context(), presentPatience)
+		return c.PatientAgent(cmd.Context(), servers.PresentPatience)
 	}
-	return c.either(cmd)
+	return c.Either(cmd)
 }

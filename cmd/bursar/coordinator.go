@@ -19,7 +19,6 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
-	"github.com/bursar/bursar/internal/tracing"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
@@ -27,7 +26,7 @@ import (
 // names. It calls checked once the configuration and its files are found good, before it calls
 // anybody. passes reports whether another attempt may succeed after an error.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, checked func(),
+	ctx context.Context, config coordinator.Config, loaded *configuration, by program, log *slog.Logger, checked func(),
 ) (*coordinator.Server, error) {
 	// Before anything is opened: once its tables are brought up to date, the version before cannot
 	// use a store.
@@ -40,7 +39,7 @@ func openCoordinator(
 	if err != nil {
 		return nil, err
 	}
-	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces, Kinds: knownKinds()}
+	deps := coordinator.Dependencies{Logger: log, Version: by.version, Tracing: by.traces, Kinds: knownKinds()}
 	options := opener.Options{Migrate: true, Log: log}
 	if config.StoreFile != "" {
 		options.Read = func() (string, error) { return storeOf(config, loaded) }
@@ -51,7 +50,7 @@ func openCoordinator(
 			return nil, loaded.explain(err)
 		}
 		deps.Elect = func(self coordinator.Self) (election.Election, error) {
-			return elect(ctx, client, config, deps.Store, self, log)
+			return elect(ctx, client, config, deps.Store, self, by.version, log)
 		}
 	}
 	var owning error // why the cluster's id is not known; nil: it is
@@ -96,8 +95,7 @@ func serveCoordinator(
 	}
 	ctx, interrupts, hangups := catchStops(ctx)
 	defer interrupts.stop()
-	openTraces(ctx, c, "bursar-coordinator", log)
-	start := newCoordinatorStart(config, loaded, c.tracing, log)
+	start := newCoordinatorStart(config, loaded, newProgram(ctx, c, "bursar-coordinator", log), log)
 	err = newNotifier(log).supervise(ctx, served{
 		run: start.run, ready: start.ready, waits: start.waits, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
 		status: func() string { return start.server.Load().Status() },
@@ -302,7 +300,7 @@ func readSecret(path string) (string, error) {
 // store than the others is refused. If Consul does not answer now, the coordinator finds that out
 // before it campaigns.
 func elect(
-	ctx context.Context, client *consul.Client, config coordinator.Config, opened store.Store, self coordinator.Self, log *slog.Logger,
+	ctx context.Context, client *consul.Client, config coordinator.Config, opened store.Store, self coordinator.Self, version string, log *slog.Logger,
 ) (election.Election, error) {
 	meta, err := opened.Meta(ctx)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/standin"
-	"github.com/bursar/bursar/internal/tracing"
 )
 
 // coordinatorStart starts a coordinator, and tries again as long as time may mend the fault.
@@ -28,11 +27,11 @@ type coordinatorStart struct {
 	front  *standin.Server                    // nil: nobody stands in
 }
 
-func newCoordinatorStart(config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger) *coordinatorStart {
+func newCoordinatorStart(config coordinator.Config, loaded *configuration, by program, log *slog.Logger) *coordinatorStart {
 	return &coordinatorStart{
 		config: config.WithDefaults(), log: log, ready: make(chan struct{}), waits: make(chan string),
 		open: func(ctx context.Context, checked func()) (*coordinator.Server, error) {
-			return openCoordinator(ctx, config, loaded, traces, log, checked)
+			return openCoordinator(ctx, config, loaded, by, log, checked)
 		},
 	}
 }

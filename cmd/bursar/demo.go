@@ -13,13 +13,14 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
 // demo shows the main job with real processes: an engine that takes all of the cpu that is left,
 // one that waits until it ends, and one that does not want to wait.
-func showDemo(ctx context.Context, c *connections, cl *client.Client, host *bursarv1.Host) error {
+func showDemo(ctx context.Context, c *servers.Connections, cl *client.Client, host *bursarv1.Host) error {
 	free := host.GetAccount().GetAvailable().GetCpuMillis()
 	if free < 100 {
 		c.Printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
@@ -55,7 +56,7 @@ func showDemo(ctx context.Context, c *connections, cl *client.Client, host *burs
 
 // demonstration runs commands of bursar, each with its name in front of what it prints.
 type demonstration struct {
-	calls   *connections
+	calls   *servers.Connections
 	client  *client.Client
 	running sync.WaitGroup
 
@@ -67,7 +68,7 @@ type demonstration struct {
 func (d *demonstration) start(ctx context.Context, name string, args ...string) {
 	labels := []string{"run", "--label", "user=demo", "--label", "engineType=" + name}
 	d.say("$ bursar " + strings.Join(append(append([]string{}, labels...), quoted(args)...), " "))
-	command := append(append([]string{"--agent", d.calls.agent}, labels...), args...)
+	command := append(append([]string{"--agent", d.calls.Agent}, labels...), args...)
 	d.running.Go(func() {
 		code, err := d.execute(ctx, name, command)
 		d.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -155,7 +156,7 @@ func launchEnd(err error) error {
 // grant expires by itself. If the command may have been started after all, giveBack stops it: what
 // runs must not be released.
 func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, launch error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 	defer cancel()
 	if client.Undecided(launch) {
 		if _, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Reason: "its launch failed"}); err != nil {

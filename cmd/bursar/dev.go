@@ -17,6 +17,7 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -75,7 +76,7 @@ stateDir and logLevel.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of the coordinator")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory that everything is kept in (default "+devDataDir()+")")
-	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+ownSocket()+")")
+	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+servers.OwnSocket()+")")
 	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
 	flags.StringVar(&f.providers, "providers", "", "file of the clusters whose queues limit requests")
 	_ = cmd.MarkFlagFilename("providers", "yaml", "yml")
@@ -112,7 +113,7 @@ func devDataDir() string {
 // dev runs both servers until ctx ends. The agent ends first, so that it can send its last report.
 func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error {
 	began := time.Now()
-	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
+	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: servers.OwnSocket()} {
 		path, err := filepath.Abs(cmp.Or(*dir, fallback))
 		if err != nil {
 			return fmt.Errorf("current directory: %w", err)
@@ -128,11 +129,11 @@ func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error 
 	if err := makeDataDir(f.dataDir, f.dataDir == devDataDir()); err != nil {
 		return err
 	}
-	openTraces(ctx, c, "bursar-dev", log)
+	by := newProgram(ctx, c, "bursar-dev", log)
 	server, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, c.tracing, log, func() {})
+	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, by, log, func() {})
 	if err != nil && ctx.Err() != nil {
 		return nil // it was stopped
 	}
@@ -145,13 +146,13 @@ func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error 
 	group.Go(func() error { return server.Run(serving) })
 	group.Go(func() error {
 		defer stopServing()
-		return devAgent(ctx, c, f, server, log, began)
+		return devAgent(ctx, c, f, server, by, log, began)
 	})
 	return group.Wait()
 }
 
 // devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
-func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Server, log *slog.Logger, began time.Time) error {
+func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Server, by program, log *slog.Logger, began time.Time) error {
 	select {
 	case <-server.Ready():
 	case <-ctx.Done():
@@ -165,7 +166,7 @@ func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Serve
 	if config.Engines.Keeper == "" {
 		config.Engines.Keeper = devKeeper(c.Printer)
 	}
-	host, err := openAgent(ctx, c, config, loaded, agentStart{}, log)
+	host, err := openAgent(ctx, c, config, loaded, agentStart{by: by}, log)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Serve
 		case <-ctx.Done():
 			return nil
 		}
-		return devUp(ctx, c.connections, f, target, host.HostID(), time.Since(began))
+		return devUp(ctx, c.Connections, by.version, f, target, host.HostID(), time.Since(began))
 	})
 	return group.Wait()
 }
@@ -210,9 +211,9 @@ func devKeeper(out *render.Printer) string {
 }
 
 // devUp prints what runs and what to type next.
-func devUp(ctx context.Context, c *connections, f devFlags, target, hostID string, took time.Duration) error {
-	c.addr, c.agent = target, f.socket
-	cl, err := c.coordinator(ctx)
+func devUp(ctx context.Context, c *servers.Connections, version string, f devFlags, target, hostID string, took time.Duration) error {
+	c.Addr, c.Agent = target, f.socket
+	cl, err := c.Coordinator(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,7 +262,7 @@ func makeDataDir(dir string, standard bool) error {
 	if err := regularfile.MakeFolders(dir, mode); err != nil {
 		return nil //nolint:nilerr // the store cannot make it either, and says what is wrong
 	}
-	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && ownedByUs(dir) {
+	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && servers.OwnedByUs(dir) {
 		if err := os.Chmod(dir, mode); err != nil {
 			return failure.Config(fmt.Errorf("--data-dir: %w", err))
 		}
@@ -280,7 +281,7 @@ func privateDir(dir string) error {
 	if err := regularfile.MakeFolders(dir, mode); err != nil {
 		return failure.Config(fmt.Errorf("make the socket's folder: %w", err))
 	}
-	if !ownedByUs(dir) && dir == filepath.Dir(ownSocket()) {
+	if !servers.OwnedByUs(dir) && dir == filepath.Dir(servers.OwnSocket()) {
 		return failure.Config(errors.New(dir + ": belongs to somebody else, or others may write to it: want --agent-socket in another place"))
 	}
 	return nil

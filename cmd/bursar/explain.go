@@ -8,10 +8,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func explainCommand(c *connections) *cobra.Command {
+func explainCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [ID | flags of allocate]",
 		Short: "Why a request waits, was refused, or what it would meet",
@@ -36,12 +37,12 @@ the agent's host.`,
   bursar explain -m 4GiB -l user=alice \
     --external yarn:prod:root.a,memory=64GiB,cpu=16`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	f := addRequestFlags(cmd)
 	addPlaceFlags(cmd, f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}

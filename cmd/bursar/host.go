@@ -14,10 +14,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func hostCommand(c *connections) *cobra.Command {
+func hostCommand(c *servers.Connections) *cobra.Command {
 	return family("host", "Cordon, drain and remove hosts",
 		`Host commands take a host out of service and bring it back. "bursar hosts" shows
 them. Of several hosts in one command each is tried, but nothing is done if one
@@ -26,7 +27,7 @@ failure.`,
 		hostCordonCommand(c), hostUncordonCommand(c), hostDrainCommand(c), hostAcceptCommand(c), hostRemoveCommand(c))
 }
 
-func hostCordonCommand(c *connections) *cobra.Command {
+func hostCordonCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cordon ID…",
 		Short: "No new engines on this host; what runs goes on",
@@ -41,7 +42,7 @@ another host's name does not count.`,
   bursar host cordon vm-1 --for 2h
   bursar host cordon vm-9 --exact --reason "burn-in"`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.offerHosts,
+		ValidArgsFunction: offerHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	length := newDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
@@ -73,14 +74,14 @@ func sayIfExpected(out *render.Printer, host *bursarv1.Host) {
 	}
 }
 
-func hostUncordonCommand(c *connections) *cobra.Command {
+func hostUncordonCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:               "uncordon ID…",
 		Short:             "End a cordon or a drain",
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
 		Args:              atLeastOne,
-		ValidArgsFunction: c.offerHosts,
+		ValidArgsFunction: offerHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onHosts(c, cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
@@ -90,7 +91,7 @@ func hostUncordonCommand(c *connections) *cobra.Command {
 	}
 }
 
-func hostDrainCommand(c *connections) *cobra.Command {
+func hostDrainCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain ID…",
 		Short: "Cordon a host and let its engines end",
@@ -104,7 +105,7 @@ code 1 when the time is over.`,
   bursar host drain vm-1 --deadline 10m --reason "disk failing"
   bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.offerHosts,
+		ValidArgsFunction: offerHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	deadline := newDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
@@ -117,7 +118,7 @@ code 1 when the time is over.`,
 		if *wait < 0 {
 			return failure.Usagef("--wait %s: want a duration that is not negative", hours(*wait))
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -173,7 +174,7 @@ func awaitEmpty(ctx context.Context, out *render.Printer, cl *client.Client, id 
 // isEmpty reports whether nothing runs on a host or is reserved there.
 func isEmpty(h *bursarv1.Host) bool { return h.GetAccount().GetAllocations() == 0 }
 
-func hostRemoveCommand(c *connections) *cobra.Command {
+func hostRemoveCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Forget a host that is gone",
@@ -184,11 +185,11 @@ wants whole ids: the beginning of one could be that of another host later.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.offerHosts,
+		ValidArgsFunction: offerHosts(c),
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -218,7 +219,7 @@ wants whole ids: the beginning of one could be that of another host later.`,
 	return cmd
 }
 
-func hostAcceptCommand(c *connections) *cobra.Command {
+func hostAcceptCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept HOST [ALLOCATION…]",
 		Short: "Believe what a host says of its engines",
@@ -231,9 +232,9 @@ accepts all on the host. Look at them first, with
 		Example: `  bursar host accept vm-1
   bursar host accept vm-1 9hxn2v4c3t0e1`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.offerHosts,
+		ValidArgsFunction: offerHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.coordinator(cmd.Context())
+			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -272,10 +273,10 @@ accepts all on the host. Look at them first, with
 
 // onHosts changes each of the hosts that texts name, and prints each.
 func onHosts(
-	c *connections, cmd *cobra.Command, texts []string, resolve func(context.Context, *client.Client) func(string) (string, error),
+	c *servers.Connections, cmd *cobra.Command, texts []string, resolve func(context.Context, *client.Client) func(string) (string, error),
 	do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {
-	cl, err := c.coordinator(cmd.Context())
+	cl, err := c.Coordinator(cmd.Context())
 	if err != nil {
 		return err
 	}

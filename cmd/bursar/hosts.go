@@ -12,11 +12,12 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
-func hostsCommand(c *connections) *cobra.Command {
+func hostsCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts [ID]",
 		Short: "The hosts: what is booked, next to what is used",
@@ -31,14 +32,14 @@ its last measurement (headroom). With an id it shows all about one host.`,
   bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
     select((.headroomBytes | tonumber) < 4294967296) | .id'`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeHosts,
+		ValidArgsFunction: completeHosts(c),
 	}
 	labels := filterFlag{}
 	var states []string
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost, returning or expected; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

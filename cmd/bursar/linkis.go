@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/linkischeck"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -62,11 +63,11 @@ the database's address is wrong.`,
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case f.noDatabase:
-			return needless(cmd, "with --no-database there is nothing to compare with Bursar's hosts")
-		case !comparesHosts(c.connections):
-			return needless(cmd, "want --addr or BURSAR_ADDR next to it")
+			return servers.Needless(cmd, "with --no-database there is nothing to compare with Bursar's hosts")
+		case !comparesHosts(c.Connections):
+			return servers.Needless(cmd, "want --addr or BURSAR_ADDR next to it")
 		default:
-			return needless(cmd, "hosts are those of a coordinator: want --addr", "addr", "token-file", "tls-ca", "tls-cert", "tls-key", "tls-server-name")
+			return servers.Needless(cmd, "hosts are those of a coordinator: want --addr", "addr", "token-file", "tls-ca", "tls-cert", "tls-key", "tls-server-name")
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -117,7 +118,7 @@ func checkLinkis(ctx context.Context, c *cli, files []string, f linkisFlags) (*l
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := hostsToCompare(ctx, c.connections)
+	hosts, err := hostsToCompare(ctx, c.Connections)
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +166,16 @@ func databaseError(err error) error {
 }
 
 // comparesHosts reports whether the user has said where Bursar is.
-func comparesHosts(c *connections) bool { return cmp.Or(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
+func comparesHosts(c *servers.Connections) bool {
+	return cmp.Or(c.Addr, os.Getenv("BURSAR_ADDR")) != ""
+}
 
 // hostsToCompare are Bursar's, if the user has said where it is; else nil.
-func hostsToCompare(ctx context.Context, c *connections) ([]*bursarv1.Host, error) {
+func hostsToCompare(ctx context.Context, c *servers.Connections) ([]*bursarv1.Host, error) {
 	if !comparesHosts(c) {
 		return nil, nil
 	}
-	cl, err := c.coordinator(ctx)
+	cl, err := c.Coordinator(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -82,18 +82,6 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		if kind, cluster, err := clusterArg(accepted(render.ClusterText(at.Kind, at.Cluster))); err != nil || kind != at.Kind || cluster != at.Cluster {
 			t.Fatalf("%q is printed %s and read as %q, %v", at.Cluster, render.ClusterText(at.Kind, at.Cluster), cluster, err)
 		}
-		above, _, _ := strings.Cut(at.Path, ".")
-		tree := treeOf([]*bursarv1.Queue{{Kind: "yarn", Cluster: at.Cluster, Path: above}, {Kind: "yarn", Cluster: at.Cluster, Path: at.Path, Parent: above}})
-		if leaf, below := strings.CutPrefix(at.Path, above+"."); below {
-			shown := strings.TrimPrefix(tree[1].name(), "  ")
-			if back, err := queueArg("yarn:c:" + shown); err != nil || back.Path != leaf || back.Partition != "" {
-				t.Fatalf("%q is shown as %s and read as %q, %v", leaf, shown, back, err)
-			}
-		}
-		whole := accepted(tree[0].name())
-		if back, err := queueArg(whole); err != nil || back.Path != above || back.Cluster != at.Cluster {
-			t.Fatalf("%q is shown as %s and read as %q, %v", above, whole, back, err)
-		}
 		var parts []resource.External
 		part := resource.NewResource(resource.Vector{}).WithPart(at, resource.Vector{}.WithMemory(1<<30).With("yarn.io/gpu", 2))
 		set(t, externalFlag{parts: &parts}, "external", accepted(part.String()))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/yarn"
@@ -16,7 +17,7 @@ import (
 // addressesSetting is the setting that gets the addresses of a site file.
 const addressesSetting = "addresses"
 
-func providerCommand(c *connections) *cobra.Command {
+func providerCommand(c *servers.Connections) *cobra.Command {
 	return family("provider", "Add and change the clusters whose queues limit requests",
 		`Provider commands say which clusters have queues for requests, and how they are
 read. A provider is a kind, a name for the cluster and settings.
@@ -95,7 +96,7 @@ type providerFlags struct {
 	site      string
 }
 
-func providerSetCommand(c *connections) *cobra.Command {
+func providerSetCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KIND:CLUSTER NAME=VALUE…",
 		Short: "Add a cluster, or replace how it is read",
@@ -114,7 +115,7 @@ machine.`,
     basePath=/gateway/prod/resourcemanager/v1/cluster auth=basic user=bursar \
     passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.completeProviders,
+		ValidArgsFunction: completeProviders(c),
 	}
 	var f providerFlags
 	cmd.Flags().BoolVar(&f.isDefault, "default", false, "requests that name no cluster mean this one")
@@ -127,7 +128,7 @@ machine.`,
 		if len(p.GetSettings()) == 0 {
 			return failure.Usagef("no settings: want NAME=VALUE, such as addresses=http://rm:8088, or --site FILE; see: bursar provider --help")
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func providerLine(p *bursarv1.Provider) string {
 	return strings.Join(append(parts, settingsText(p.GetSettings())), "  ")
 }
 
-func providerDeleteCommand(c *connections) *cobra.Command {
+func providerDeleteCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KIND:CLUSTER",
 		Short: "Stop reading a cluster",
@@ -207,13 +208,13 @@ released; nothing new is granted there. A provider from a file is removed from
 that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
 		Args:              exactlyOne(),
-		ValidArgsFunction: c.completeProviders,
+		ValidArgsFunction: completeProviders(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, cluster, err := clusterArg(args[0])
 			if err != nil {
 				return err
 			}
-			cl, err := c.coordinator(cmd.Context())
+			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -226,7 +227,7 @@ that file instead.`,
 	}
 }
 
-func providerCheckCommand(c *connections) *cobra.Command {
+func providerCheckCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check KIND:CLUSTER [NAME=VALUE…]",
 		Short: "Ask a cluster, as it is configured or as it would be",
@@ -237,7 +238,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.completeProviders,
+		ValidArgsFunction: completeProviders(c),
 	}
 	var f providerFlags
 	f.addSite(cmd)
@@ -246,7 +247,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
 		if err != nil {
 			return err
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func providersCommand(c *connections) *cobra.Command {
+func providersCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "providers",
 		Short: "The clusters whose queues are read, and how that goes",
@@ -30,7 +31,7 @@ for the cluster's queues wait; the message says why.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.coordinator(cmd.Context())
+			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -48,7 +48,7 @@ queue by its full path, or by its last name if that is unique.`,
   # how bursar reads an answer of YARN
   bursar queues decode -f scheduler.json`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeQueues,
+		ValidArgsFunction: completeQueues(c.Connections),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var at resource.Address
@@ -58,7 +58,7 @@ queue by its full path, or by its last name if that is unique.`,
 				return err
 			}
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,4 +128,25 @@ func TestOnlyClusterIsTheDefault(t *testing.T) {
 			t.Errorf("%s among %d: %q, want %q", render.ProviderName(test.of), len(test.all), got, test.want)
 		}
 	}
+}
+
+// The command line accepts each name that the tree shows.
+func TestEveryNameInATreeIsAccepted(t *testing.T) {
+	odd := []rune("a\\,@:=*\"'`$ !#&|;<>()[]{}?~%/-_ö名\u3164\u202e\u200b\u00a0\u0301\U000e0041") //nolint:gosmopolitan // users have such names
+	name := rapid.OneOf(rapid.StringOfN(rapid.RuneFrom(odd), 1, 8, -1), rapid.SampledFrom([]string{`CORP\alice`, "-rf", "a,b", "x ", " x", `"x"`, "*", "none"}))
+	rapid.Check(t, func(t *rapid.T) {
+		at := resource.Address{Cluster: name.Draw(t, "cluster"), Path: strings.Join(append([]string{"root"}, rapid.SliceOfN(name, 0, 3).Draw(t, "names")...), ".")}
+		above, _, _ := strings.Cut(at.Path, ".")
+		tree := treeOf([]*bursarv1.Queue{{Kind: "yarn", Cluster: at.Cluster, Path: above}, {Kind: "yarn", Cluster: at.Cluster, Path: at.Path, Parent: above}})
+		if leaf, below := strings.CutPrefix(at.Path, above+"."); below {
+			shown := strings.TrimPrefix(tree[1].name(), "  ")
+			if back, err := resource.ParseQueue("yarn:c:" + shown); err != nil || back.Path != leaf || back.Partition != "" {
+				t.Fatalf("%q is shown as %s and read as %q, %v", leaf, shown, back, err)
+			}
+		}
+		whole := tree[0].name()
+		if back, err := resource.ParseQueue(whole); err != nil || back.Path != above || back.Cluster != at.Cluster {
+			t.Fatalf("%q is shown as %s and read as %q, %v", above, whole, back, err)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -25,10 +26,10 @@ rule has label keys with exact values or *: 'user=alice' is one account,
 'user=*,creator=IDE' is one for each user, '*' alone is one for everything. Of
 the rules with the same keys the most specific one counts. A request has to fit
 into its account of every set of keys.`,
-		quotaSetCommand(c.connections), quotaApplyCommand(c), quotaDeleteCommand(c.connections))
+		quotaSetCommand(c.Connections), quotaApplyCommand(c), quotaDeleteCommand(c.Connections))
 }
 
-func quotaSetCommand(c *connections) *cobra.Command {
+func quotaSetCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SELECTOR",
 		Short: "Add a rule, or change the one with the same selector",
@@ -64,7 +65,7 @@ and "over" lists those accounts.`,
 
   bursar quota set '*' --instances 500`,
 		Args:              exactlyOne(),
-		ValidArgsFunction: c.completeSelectors,
+		ValidArgsFunction: completeSelectors(c),
 	}
 	var limit, guaranteed sizeFlags
 	addResourceFlags(cmd, &limit.vector)
@@ -92,7 +93,7 @@ and "over" lists those accounts.`,
 		if !limit.isSet() && !guaranteed.isSet() && change.weight == nil {
 			return failure.Usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed, --guaranteed-external and --weight")
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ and "over" lists those accounts.`,
 	return cmd
 }
 
-func quotaDeleteCommand(c *connections) *cobra.Command {
+func quotaDeleteCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete SELECTOR",
 		Short: "Remove a rule",
@@ -120,13 +121,13 @@ file hides the rule, delete says that the file's stays in force.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
 		Args:              exactlyOne(),
-		ValidArgsFunction: c.completeSelectors,
+		ValidArgsFunction: completeSelectors(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := selectorArg(args[0])
 			if err != nil {
 				return err
 			}
-			cl, err := c.coordinator(cmd.Context())
+			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -185,7 +186,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 		if doubts := quotafile.Doubts(name, data); len(doubts) > 0 {
 			return doubts[0]
 		}
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

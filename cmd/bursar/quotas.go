@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func quotasCommand(c *connections) *cobra.Command {
+func quotasCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quotas",
 		Short: "The limits, and how much of them is taken",
@@ -28,7 +29,7 @@ rule is in force.`,
 	labels := filterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only accounts with this label, * for any value; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cl, err := c.coordinator(cmd.Context())
+		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -10,10 +10,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func releaseCommand(c *connections) *cobra.Command {
+func releaseCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release ID…",
 		Short: "Give everything back",
@@ -32,12 +33,12 @@ several ids. The exit code is that of the first failure.`,
   bursar release 3f7k 9ab2 --reason "session closed"
   bursar release 3f7k --force --reason "its host is gone for good"`,
 		Args:              atLeastOne,
-		ValidArgsFunction: c.completeAllocations,
+		ValidArgsFunction: completeAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	force := cmd.Flags().Bool("force", false, "give it back although the engine may run: only for operators")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ func tellReleasing(out *render.Printer, a *bursarv1.Allocation) {
 	}
 }
 
-func resizeCommand(c *connections) *cobra.Command {
+func resizeCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
@@ -101,7 +102,7 @@ engine's host does about that.`,
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
 		Args:              exactlyOne(),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	var entitled sizeFlags
 	addSizeFlags(cmd, &entitled)

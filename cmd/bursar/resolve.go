@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -125,80 +126,90 @@ func unique(what, text string, ids []string) (string, error) {
 }
 
 // completeAllocations offers the shell ids of live allocations.
-func (c *connections) completeAllocations(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cl, err := c.either(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+func completeAllocations(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cl, err := c.Either(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		page, err := cl.Allocations().List(cmd.Context(), &bursarv1.AllocationServiceListRequest{IdPrefix: prefix})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var found []cobra.Completion
+		for _, a := range page.GetAllocations() {
+			found = append(found, cobra.CompletionWithDesc(a.GetId(), render.AllocationState(a.GetState())+" "+render.LabelsText(a.GetLabels())))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	page, err := cl.Allocations().List(cmd.Context(), &bursarv1.AllocationServiceListRequest{IdPrefix: prefix})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var found []cobra.Completion
-	for _, a := range page.GetAllocations() {
-		found = append(found, cobra.CompletionWithDesc(a.GetId(), render.AllocationState(a.GetState())+" "+render.LabelsText(a.GetLabels())))
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeOneAllocation offers ids for the first argument only.
-func (c *connections) completeOneAllocation(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeOneAllocation(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completeAllocations(c)(cmd, args, prefix)
 	}
-	return c.completeAllocations(cmd, args, prefix)
 }
 
 // completeHosts offers the shell ids of hosts.
-func (c *connections) completeHosts(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeHosts(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return offerHosts(c)(cmd, args, prefix)
 	}
-	return c.offerHosts(cmd, args, prefix)
 }
 
-func (c *connections) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cl, err := c.coordinator(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+func offerHosts(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cl, err := c.Coordinator(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		page, err := cl.Hosts().List(cmd.Context(), &bursarv1.HostServiceListRequest{IdPrefix: prefix})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var found []cobra.Completion
+		for _, h := range page.GetHosts() {
+			found = append(found, cobra.CompletionWithDesc(h.GetId(), render.HostState(h)))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	page, err := cl.Hosts().List(cmd.Context(), &bursarv1.HostServiceListRequest{IdPrefix: prefix})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var found []cobra.Completion
-	for _, h := range page.GetHosts() {
-		found = append(found, cobra.CompletionWithDesc(h.GetId(), render.HostState(h)))
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeSelectors offers the shell the selectors of quota rules.
-func (c *connections) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeSelectors(c *servers.Connections) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		cl, err := c.Coordinator(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		page, err := cl.Quotas().List(cmd.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var found []cobra.Completion
+		for _, q := range page.GetQuotas() {
+			found = append(found, cobra.CompletionWithDesc(render.SelectorText(q.GetSelector()), render.ResourceText(q.GetLimit())))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	cl, err := c.coordinator(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	page, err := cl.Quotas().List(cmd.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var found []cobra.Completion
-	for _, q := range page.GetQuotas() {
-		found = append(found, cobra.CompletionWithDesc(render.SelectorText(q.GetSelector()), render.ResourceText(q.GetLimit())))
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // complete adds the values that the shell can offer for flags, to every command that has them.
-func (c *connections) complete(cmd *cobra.Command) {
+func complete(c *servers.Connections, cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
-		"host":     c.offerHosts,
-		"avoid":    c.offerHosts,
-		"external": c.offerQueues,
+		"host":     offerHosts(c),
+		"avoid":    offerHosts(c),
+		"external": offerQueues(c),
 		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),
@@ -209,13 +220,13 @@ func (c *connections) complete(cmd *cobra.Command) {
 	}
 	if cmd.HasParent() {
 		for _, child := range cmd.Commands() {
-			c.complete(child)
+			complete(c, child)
 		}
 		return
 	}
 	_ = cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]cobra.Completion{render.OutputTable, render.OutputWide, render.OutputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	for _, child := range cmd.Commands() {
-		c.complete(child)
+		complete(c, child)
 	}
 }

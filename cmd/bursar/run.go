@@ -95,7 +95,7 @@ func runCommand(c *cli) *cobra.Command {
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
-		cl, err := c.localAgent(cmd.Context())
+		cl, err := c.LocalAgent(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -113,7 +114,7 @@ every field has a default.`,
 	logs := addLogFlags(cmd, "info")
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
 	stateDir := cmd.Flags().String("state-dir", "", "directory for what it must know after a restart (default "+agent.DefaultStateDir+")")
-	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them; BURSAR_ADDR does not count here (default "+defaultAddr+")")
+	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them; BURSAR_ADDR does not count here (default "+servers.DefaultAddr+")")
 	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of the coordinator that answers, once: for the case that the epoch seen last belongs to no coordinator")
 	forgetCluster := cmd.Flags().Bool("forget-cluster", false, "take the cluster of the coordinator that answers, once, and its epoch: to move this host to another cluster, or to a store that was made anew")
 	check := addCheckFlag(cmd)
@@ -125,11 +126,11 @@ every field has a default.`,
 		}
 		loaded.flag(cmd, "socket", "socket", &config.Socket, *socket)
 		loaded.flag(cmd, "state-dir", "stateDir", &config.StateDir, *stateDir)
-		loaded.flag(cmd, "tls-ca", "tls.ca", &config.TLS.CA, c.credentials.tls.CA)
-		loaded.flag(cmd, "tls-cert", "tls.cert", &config.TLS.Cert, c.credentials.tls.Cert)
-		loaded.flag(cmd, "tls-key", "tls.key", &config.TLS.Key, c.credentials.tls.Key)
-		loaded.flag(cmd, "tls-server-name", "tls.serverName", &config.TLS.ServerName, c.credentials.tls.ServerName)
-		loaded.flag(cmd, "token-file", "tokenFile", &config.TokenFile, c.credentials.tokenFile)
+		loaded.flag(cmd, "tls-ca", "tls.ca", &config.TLS.CA, c.Credentials.TLS.CA)
+		loaded.flag(cmd, "tls-cert", "tls.cert", &config.TLS.Cert, c.Credentials.TLS.Cert)
+		loaded.flag(cmd, "tls-key", "tls.key", &config.TLS.Key, c.Credentials.TLS.Key)
+		loaded.flag(cmd, "tls-server-name", "tls.serverName", &config.TLS.ServerName, c.Credentials.TLS.ServerName)
+		loaded.flag(cmd, "token-file", "tokenFile", &config.TokenFile, c.Credentials.TokenFile)
 		if *coordinators != "" {
 			config.Discovery, config.Consul, config.Coordinators = "", consul.Config{}, []string{*coordinators}
 			loaded.set["coordinators"] = "--coordinator"

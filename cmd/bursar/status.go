@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -20,7 +21,7 @@ import (
 // takes.
 const leaderPatience = 5 * time.Second
 
-func statusCommand(c *connections) *cobra.Command {
+func statusCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the cluster",
@@ -36,7 +37,7 @@ external clusters are known, and which are not.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, at, err := c.coordinators(cmd.Context())
+			cl, at, err := c.Coordinators(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -73,9 +74,9 @@ external clusters are known, and which are not.`,
 	}
 }
 
-func printStatus(out *render.Printer, s *bursarv1.StatusResponse, at place, clusters string) {
+func printStatus(out *render.Printer, s *bursarv1.StatusResponse, at servers.Place, clusters string) {
 	leader := cmp.Or(s.GetLeader(), "nobody")
-	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
+	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.Server, "/"), s.GetLeader()) {
 		leader += " (this one)"
 	}
 	facts := []string{
@@ -175,7 +176,7 @@ func printStatusJSON(c *failure.Reporter, answer *bursarv1.StatusResponse, clust
 	return c.PrintJSON(status)
 }
 
-func auditCommand(c *connections) *cobra.Command {
+func auditCommand(c *servers.Connections) *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit",
 		Short: "Recompute every account and report what does not agree",
@@ -186,7 +187,7 @@ it says what, and ends with code 1.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.coordinator(cmd.Context())
+			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -23,7 +24,7 @@ type stopFlags struct {
 	yes, dryRun bool
 }
 
-func stopCommand(c *connections) *cobra.Command {
+func stopCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop ID… | -l KEY=VALUE",
 		Short: "Ask the host's agent to end an engine",
@@ -46,7 +47,7 @@ ended when --wait is over.`,
   bursar stop -l user=alice --dry-run
   bursar stop -l user=alice --yes`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: c.completeAllocations,
+		ValidArgsFunction: completeAllocations(c),
 	}
 	f := stopFlags{labels: filterFlag{}, grace: 10 * time.Second}
 	flags := cmd.Flags()
@@ -60,7 +61,7 @@ ended when --wait is over.`,
 		if err := f.check(args); err != nil {
 			return err
 		}
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -28,19 +29,19 @@ type member struct {
 
 // team asks every known coordinator for its status. If only one is known there is none, but for one
 // that answers and is known not to lead.
-func askTeam(ctx context.Context, c *connections, at place, unled bool) ([]member, error) {
-	known := []discovery.Coordinator{{URL: at.server}}
-	if at.finder != nil {
-		known, _ = at.finder.Coordinators()
+func askTeam(ctx context.Context, c *servers.Connections, at servers.Place, unled bool) ([]member, error) {
+	known := []discovery.Coordinator{{URL: at.Server}}
+	if at.Finder != nil {
+		known, _ = at.Finder.Coordinators()
 	}
 	if len(known) < 2 && !unled {
 		return nil, nil
 	}
-	options, err := c.credentials.overEnvironment().options(nil)
+	options, err := c.Credentials.OverEnvironment().Options(nil)
 	if err != nil {
-		return nil, c.credentials.credentialError(err)
+		return nil, c.Credentials.CredentialError(err)
 	}
-	options = append(append(options, at.trust()...), client.WithoutRetries(), client.WithTimeout(memberTimeout))
+	options = append(append(options, at.Trust()...), client.WithoutRetries(), client.WithTimeout(memberTimeout))
 	team := make([]member, len(known))
 	var asking sync.WaitGroup
 	for i, coordinator := range known {

@@ -17,6 +17,7 @@ import (
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -30,7 +31,9 @@ the change is in force within 2 s, without a restart. These commands work on the
 file and call nobody.`,
 		tokenCreateCommand(out), tokenListCommand(out), tokenRevokeCommand(out))
 	for _, cmd := range token.Commands() {
-		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return needless(cmd, cmd.CommandPath()+" calls no server") }
+		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+			return servers.Needless(cmd, cmd.CommandPath()+" calls no server")
+		}
 	}
 	return token
 }

@@ -7,8 +7,17 @@ import (
 	"github.com/bursar/bursar/internal/tracing"
 )
 
-// trace makes the servers of this command send traces if the environment asks for that. They are
+// program is the program that a server belongs to.
+type program struct {
+	version string
+	// traces sends the traces of the server's calls; nil: nowhere.
+	traces *tracing.Tracing
+}
+
+// newProgram makes the servers of a command send traces if the environment asks for that. They are
 // sent when the command is done.
-func openTraces(ctx context.Context, c *cli, service string, log *slog.Logger) {
-	c.tracing = tracing.Open(ctx, service, version, log)
+func newProgram(ctx context.Context, c *cli, service string, log *slog.Logger) program {
+	traces := tracing.Open(ctx, service, c.version, log)
+	c.doAtEnd(traces.Close)
+	return program{c.version, traces}
 }

@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -34,7 +35,7 @@ func (unled) Status(_ context.Context, q *bursarv1.StatusRequest) (*bursarv1.Sta
 func TestStatusWhileNobodyLeadsSaysWhy(t *testing.T) {
 	t.Parallel()
 	code, took, stdout, stderr := statusOf(t, unled{})
-	if code == 0 || took > (leaderPatience+presentPatience)/2 {
+	if code == 0 || took > (leaderPatience+servers.PresentPatience)/2 {
 		t.Errorf("exit code %d after %s; want a failure after %s", code, took, leaderPatience)
 	}
 	for _, want := range []string{"waits for a leader", "v9", "the disk is full"} {

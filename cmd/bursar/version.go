@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
-func versionCommand(out *render.Printer) *cobra.Command {
+func versionCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Which bursar this is",
@@ -18,11 +18,11 @@ func versionCommand(out *render.Printer) *cobra.Command {
 		Example:           "  bursar version -o json",
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(*cobra.Command, []string) error { return printVersion(out) },
+		RunE:              func(*cobra.Command, []string) error { return printVersion(c.Printer, c.version) },
 	}
 }
 
-func printVersion(out *render.Printer) error {
+func printVersion(out *render.Printer, version string) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	if !out.IsJSON() {
 		out.Printf("bursar %s %s %s\n", version, runtime.Version(), platform)

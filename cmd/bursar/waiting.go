@@ -15,12 +15,10 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
-
-// tryingAgain ends what is said of a call that has no answer yet.
-const tryingAgain = "; trying again"
 
 const (
 	// waitUnseen is how long a request may wait before its user sees that, and how often a line on
@@ -130,7 +128,7 @@ func (w *waitLine) follow(ctx context.Context) {
 		case w.live:
 			fmt.Fprintf(w.say.Err, "\r\033[K%s%s", w.fit(w.text, left), left)
 			w.shown = w.text
-		case strings.HasSuffix(w.text, tryingAgain) && strings.HasSuffix(w.shown, tryingAgain):
+		case strings.HasSuffix(w.text, servers.TryingAgain) && strings.HasSuffix(w.shown, servers.TryingAgain):
 			// once for an outage, however its words change
 		case withoutAges(w.text) != withoutAges(w.shown):
 			w.say.Sayf("%s%s", w.text, left)
@@ -192,7 +190,7 @@ func (w *waitLine) unread(err error) (text string) {
 			return w.text
 		}
 		w.id, w.ends = "", nil // it may have been granted meanwhile
-		return "bursar: " + w.say.Message(err) + tryingAgain
+		return "bursar: " + w.say.Message(err) + servers.TryingAgain
 	}
 	w.id, w.ends = "", nil // it does not wait any more
 	return ""

@@ -12,10 +12,11 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func watchCommand(c *connections) *cobra.Command {
+func watchCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
 		Short: "Follow every change as it happens",
@@ -36,7 +37,7 @@ message, with its "revision", "time" and "actor".`,
   bursar watch 3f7k
   bursar watch --after 4711 -o json`,
 		Args:              atMost(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		ValidArgsFunction: completeOneAllocation(c),
 	}
 	labels := filterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
@@ -45,11 +46,11 @@ message, with its "revision", "time" and "actor".`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
-		cl, err := c.either(cmd)
+		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, func(err error) { tellOutage(c.Reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(servers.UnansweredUnseen, func(err error) { tellOutage(c.Reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(render.OverUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
@@ -89,11 +90,13 @@ message, with its "revision", "time" and "actor".`,
 // followRetries are those of a command that follows for days: it ends with an address that looks
 // wrong, and else never.
 func followRetries() client.RetryPolicy {
-	return client.RetryPolicy{Patience: absentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
+	return client.RetryPolicy{Patience: servers.AbsentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
 }
 
 // tellOutage says that nobody answers what a command follows.
-func tellOutage(c *failure.Reporter, err error) { c.Sayf("bursar: %s%s", c.Message(err), tryingAgain) }
+func tellOutage(c *failure.Reporter, err error) {
+	c.Sayf("bursar: %s%s", c.Message(err), servers.TryingAgain)
+}
 
 // tellGap says that the server did not hold what came after the last change.
 func tellGap(out *render.Printer, after, upTo uint64) {

@@ -1,4 +1,4 @@
-package main
+package servers
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// place is where coordinators are: one server, or a finder for several.
-type place struct {
-	server string // empty: finder
-	finder discovery.Finder
+// Place is where coordinators are: one server, or a finder for several.
+type Place struct {
+	Server string // empty: finder
+	Finder discovery.Finder
 	listed bool // the finder has a given list
 	// run keeps the finder up to date until ctx ends; nil if there is nothing to keep.
 	run func(ctx context.Context) error
@@ -27,31 +27,31 @@ type place struct {
 // service may follow.
 const consulWord = "consul"
 
-// parsePlace reads --addr: one server, several URLs with commas between them, "consul", or
+// ParsePlace reads --addr: one server, several URLs with commas between them, "consul", or
 // "consul://HOST:PORT/SERVICE?cluster=NAME". With TLS settings, an address without a scheme means
 // https. With a token it does too, except for an address of this machine.
-func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
-	if config, cluster, isConsul := consulPlace(text); isConsul {
+func ParsePlace(text string, own Credentials, log *slog.Logger) (Place, error) {
+	if config, cluster, isConsul := ConsulPlace(text); isConsul {
 		return placeInConsul(config, consul.FinderOptions{Cluster: cluster}, own, log)
 	}
 	if !strings.Contains(text, ",") {
-		if own.token.IsSet() && strings.HasPrefix(text, "http://") {
-			return place{server: text}, keepToken(text)
+		if own.Token.IsSet() && strings.HasPrefix(text, "http://") {
+			return Place{Server: text}, keepToken(text)
 		}
-		return place{server: text}, nil
+		return Place{Server: text}, nil
 	}
-	return placeInList(strings.Split(text, ","), own)
+	return PlaceInList(strings.Split(text, ","), own)
 }
 
-// placeInList is one or several coordinators by their addresses.
-func placeInList(addresses []string, own credentials) (place, error) {
+// PlaceInList is one or several coordinators by their addresses.
+func PlaceInList(addresses []string, own Credentials) (Place, error) {
 	urls := make([]string, len(addresses))
 	for i, address := range addresses {
 		urls[i] = strings.TrimSpace(address)
 		if strings.Contains(urls[i], "://") {
 			continue
 		}
-		if plain := "http://" + urls[i]; own.tls.IsSet() || (own.token.IsSet() && client.InClear(plain)) {
+		if plain := "http://" + urls[i]; own.TLS.IsSet() || (own.Token.IsSet() && client.InClear(plain)) {
 			urls[i] = "https://" + urls[i]
 		} else {
 			urls[i] = plain
@@ -59,17 +59,17 @@ func placeInList(addresses []string, own credentials) (place, error) {
 	}
 	finder, err := discovery.Static(urls)
 	if err != nil {
-		return place{}, err
+		return Place{}, err
 	}
-	if own.token.IsSet() {
+	if own.Token.IsSet() {
 		err = keepToken(urls...)
 	}
-	return place{finder: finder, listed: true}, err
+	return Place{Finder: finder, listed: true}, err
 }
 
-// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE", with "?cluster=NAME" at the end or
+// ConsulPlace reads "consul" and "consul://HOST:PORT/SERVICE", with "?cluster=NAME" at the end or
 // without. Consul's environment has the parts that are left out.
-func consulPlace(text string) (config consul.Config, cluster string, isConsul bool) {
+func ConsulPlace(text string) (config consul.Config, cluster string, isConsul bool) {
 	rest, isConsul := strings.CutPrefix(text, consulWord)
 	if !isConsul {
 		return config, "", false
@@ -87,25 +87,25 @@ func consulPlace(text string) (config consul.Config, cluster string, isConsul bo
 
 // placeInConsul is where Consul says the coordinators are. A caller with a token or certificate
 // shows it only over TLS: somebody who wants to see it may have written the addresses in Consul.
-func placeInConsul(config consul.Config, of consul.FinderOptions, own credentials, log *slog.Logger) (place, error) {
-	return placeThrough(consul.New, config, of, own, log)
+func placeInConsul(config consul.Config, of consul.FinderOptions, own Credentials, log *slog.Logger) (Place, error) {
+	return PlaceThrough(consul.New, config, of, own, log)
 }
 
-// placeThrough is placeInConsul with the constructor of Consul's client.
-func placeThrough(
-	open func(consul.Config, *slog.Logger) (*consul.Client, error), config consul.Config, of consul.FinderOptions, own credentials, log *slog.Logger,
-) (place, error) {
+// PlaceThrough is placeInConsul with the constructor of Consul's client.
+func PlaceThrough(
+	open func(consul.Config, *slog.Logger) (*consul.Client, error), config consul.Config, of consul.FinderOptions, own Credentials, log *slog.Logger,
+) (Place, error) {
 	if of.Cluster != "" && !clusterid.IsCluster(of.Cluster) {
-		return place{}, &consul.ConfigError{Field: "cluster", Value: of.Cluster, Want: "1 to 64 letters, digits, - and _, as in consul?cluster=NAME"}
+		return Place{}, &consul.ConfigError{Field: "cluster", Value: of.Cluster, Want: "1 to 64 letters, digits, - and _, as in consul?cluster=NAME"}
 	}
 	reached, err := open(config, log)
 	if err != nil {
-		return place{}, err
+		return Place{}, err
 	}
-	of.RequireTLS, of.Log = own.tls.IsSet() || own.token.IsSet(), log
+	of.RequireTLS, of.Log = own.TLS.IsSet() || own.Token.IsSet(), log
 	finder := consul.NewFinder(reached, of)
-	return place{
-		finder: named{finder, "service " + reached.Service() + " in Consul"},
+	return Place{
+		Finder: named{finder, "service " + reached.Service() + " in Consul"},
 		run: func(ctx context.Context) error {
 			defer reached.Close()
 			return finder.Run(ctx)
@@ -122,18 +122,18 @@ type named struct {
 
 func (n named) String() string { return n.name }
 
-// open makes a client for the place.
-func (p place) open(opts ...client.Option) (*client.Client, error) {
-	if p.finder == nil {
-		return client.New(p.server, opts...)
+// Open makes a client for the place.
+func (p Place) Open(opts ...client.Option) (*client.Client, error) {
+	if p.Finder == nil {
+		return client.New(p.Server, opts...)
 	}
-	return client.NewCluster(p.finder, append(opts, p.trust()...)...), nil
+	return client.NewCluster(p.Finder, append(opts, p.Trust()...)...), nil
 }
 
-// trust is what coordinators at the place have to prove, in addition to what credentials say.
+// Trust is what coordinators at the place have to prove, in addition to what credentials say.
 // Those who may write into Consul are not trusted to say who a coordinator is.
-func (p place) trust() []client.Option {
-	if p.finder == nil || p.listed {
+func (p Place) Trust() []client.Option {
+	if p.Finder == nil || p.listed {
 		return nil
 	}
 	return []client.Option{client.WithCoordinatorsOnly()}
@@ -151,8 +151,8 @@ func keepToken(urls ...string) error {
 	return nil
 }
 
-// keep runs a place's finder until the invocation ends.
-func (c *connections) keep(ctx context.Context, p place) {
+// Keep runs a place's finder until the invocation ends.
+func (c *Connections) Keep(ctx context.Context, p Place) {
 	if p.run == nil {
 		return
 	}
@@ -163,8 +163,8 @@ func (c *connections) keep(ctx context.Context, p place) {
 	})
 }
 
-// placeError gives an address that cannot be used its exit code: it came from the command line.
-func placeError(err error) error {
+// PlaceError gives an address that cannot be used its exit code: it came from the command line.
+func PlaceError(err error) error {
 	_, ofURL := errors.AsType[*discovery.URLError](err)
 	_, ofConsul := errors.AsType[*consul.ConfigError](err)
 	file, ofFile := errors.AsType[*credential.FileError](err) // that Consul's environment names

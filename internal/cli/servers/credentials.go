@@ -1,4 +1,4 @@
-package main
+package servers
 
 import (
 	"cmp"
@@ -18,52 +18,52 @@ import (
 // credentialFlags say whom to trust and what to show. Every command that calls a coordinator has
 // them.
 type credentialFlags struct {
-	tls       credential.ClientTLS
-	tokenFile string
+	TLS       credential.ClientTLS
+	TokenFile string
 }
 
-func (f *credentialFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with the bearer token to show (env BURSAR_TOKEN_FILE; or the token itself in BURSAR_TOKEN)")
-	flags.StringVar(&f.tls.CA, "tls-ca", "", "file of the CAs that may have issued the coordinator's certificate (env BURSAR_TLS_CA, default the machine's)")
-	flags.StringVar(&f.tls.Cert, "tls-cert", "", "file of a client certificate to show (env BURSAR_TLS_CERT)")
-	flags.StringVar(&f.tls.Key, "tls-key", "", "file of its private key (env BURSAR_TLS_KEY)")
-	flags.StringVar(&f.tls.ServerName, "tls-server-name", "", "name that the coordinator's certificate must have (env BURSAR_TLS_SERVER_NAME, default its address)")
+func (f *credentialFlags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.TokenFile, "token-file", "", "file with the bearer token to show (env BURSAR_TOKEN_FILE; or the token itself in BURSAR_TOKEN)")
+	flags.StringVar(&f.TLS.CA, "tls-ca", "", "file of the CAs that may have issued the coordinator's certificate (env BURSAR_TLS_CA, default the machine's)")
+	flags.StringVar(&f.TLS.Cert, "tls-cert", "", "file of a client certificate to show (env BURSAR_TLS_CERT)")
+	flags.StringVar(&f.TLS.Key, "tls-key", "", "file of its private key (env BURSAR_TLS_KEY)")
+	flags.StringVar(&f.TLS.ServerName, "tls-server-name", "", "name that the coordinator's certificate must have (env BURSAR_TLS_SERVER_NAME, default its address)")
 }
 
-// credentials are from the command line, and for what it leaves out from the environment.
-type credentials struct {
-	tls   credential.ClientTLS
-	token credential.Token
+// Credentials are from the command line, and for what it leaves out from the environment.
+type Credentials struct {
+	TLS   credential.ClientTLS
+	Token credential.Token
 }
 
-func (f *credentialFlags) overEnvironment() credentials {
-	return credentials{
-		tls: credential.ClientTLS{
-			CA:         cmp.Or(f.tls.CA, os.Getenv("BURSAR_TLS_CA")),
-			Cert:       cmp.Or(f.tls.Cert, os.Getenv("BURSAR_TLS_CERT")),
-			Key:        cmp.Or(f.tls.Key, os.Getenv("BURSAR_TLS_KEY")),
-			ServerName: cmp.Or(f.tls.ServerName, os.Getenv("BURSAR_TLS_SERVER_NAME")),
+func (f *credentialFlags) OverEnvironment() Credentials {
+	return Credentials{
+		TLS: credential.ClientTLS{
+			CA:         cmp.Or(f.TLS.CA, os.Getenv("BURSAR_TLS_CA")),
+			Cert:       cmp.Or(f.TLS.Cert, os.Getenv("BURSAR_TLS_CERT")),
+			Key:        cmp.Or(f.TLS.Key, os.Getenv("BURSAR_TLS_KEY")),
+			ServerName: cmp.Or(f.TLS.ServerName, os.Getenv("BURSAR_TLS_SERVER_NAME")),
 		},
-		token: credential.Token{File: cmp.Or(f.tokenFile, os.Getenv("BURSAR_TOKEN_FILE")), Text: os.Getenv("BURSAR_TOKEN")},
+		Token: credential.Token{File: cmp.Or(f.TokenFile, os.Getenv("BURSAR_TOKEN_FILE")), Text: os.Getenv("BURSAR_TOKEN")},
 	}
 }
 
-// options reads the files. The error is a *credential.FileError.
-func (c credentials) options(log *slog.Logger) ([]client.Option, error) {
-	return c.optionsWith(credential.Options{Log: log})
+// Options reads the files. The error is a *credential.FileError.
+func (c Credentials) Options(log *slog.Logger) ([]client.Option, error) {
+	return c.OptionsWith(credential.Options{Log: log})
 }
 
-func (c credentials) optionsWith(how credential.Options) ([]client.Option, error) {
+func (c Credentials) OptionsWith(how credential.Options) ([]client.Option, error) {
 	var options []client.Option
-	if c.tls.IsSet() {
-		shows, err := c.tls.Open(how)
+	if c.TLS.IsSet() {
+		shows, err := c.TLS.Open(how)
 		if err != nil {
 			return nil, err
 		}
 		options = append(options, client.WithCredentials(shows))
 	}
-	if c.token.IsSet() {
-		token, err := c.token.Open(how)
+	if c.Token.IsSet() {
+		token, err := c.Token.Open(how)
 		if err != nil {
 			return nil, err
 		}
@@ -72,8 +72,8 @@ func (c credentials) optionsWith(how credential.Options) ([]client.Option, error
 	return options, nil
 }
 
-// credentialError names the flag of a file that cannot be used, or else its variable.
-func (f *credentialFlags) credentialError(err error) error {
+// CredentialError names the flag of a file that cannot be used, or else its variable.
+func (f *credentialFlags) CredentialError(err error) error {
 	wrong, ok := errors.AsType[*credential.FileError](err)
 	if !ok {
 		return err
@@ -81,13 +81,13 @@ func (f *credentialFlags) credentialError(err error) error {
 	flag, variable := "", ""
 	switch wrong.Field {
 	case "tls.ca":
-		flag, variable = f.tls.CA, "BURSAR_TLS_CA"
+		flag, variable = f.TLS.CA, "BURSAR_TLS_CA"
 	case "tls.cert":
-		flag, variable = f.tls.Cert, "BURSAR_TLS_CERT"
+		flag, variable = f.TLS.Cert, "BURSAR_TLS_CERT"
 	case "tls.key":
-		flag, variable = f.tls.Key, "BURSAR_TLS_KEY"
+		flag, variable = f.TLS.Key, "BURSAR_TLS_KEY"
 	case "tokenFile":
-		flag, variable = f.tokenFile, "BURSAR_TOKEN_FILE"
+		flag, variable = f.TokenFile, "BURSAR_TOKEN_FILE"
 		if wrong.File == "" { // the token itself
 			variable = "BURSAR_TOKEN"
 		}
