@@ -45,8 +45,8 @@ const (
 
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, s streams) int {
-	c := newCLI(s)
-	root := c.root() //nolint:contextcheck // each command has its own
+	c := newCLI(s, version)
+	root := newRoot(c) //nolint:contextcheck // each command has its own
 	root.InitDefaultCompletionCmd(args...)
 	wrapHelp(root)
 	root.SetArgs(args)
@@ -63,7 +63,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return failure.ExitCode(err)
 }
 
-func newCLI(s streams) *cli {
+func newCLI(s streams, version string) *cli {
 	return &cli{in: s.in, version: version, Connections: servers.NewConnections(failure.NewReporter(render.NewPrinter(s.out, s.err)))}
 }
 
@@ -78,7 +78,7 @@ func (c *cli) end(ctx context.Context) {
 	}
 }
 
-func (c *cli) root() *cobra.Command {
+func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",

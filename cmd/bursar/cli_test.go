@@ -17,7 +17,7 @@ import (
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
+	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr}, version)
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
@@ -33,7 +33,7 @@ func TestEveryCommandTeachesByExample(t *testing.T) {
 			t.Errorf("%s does not check how many arguments it has", cmd.CommandPath())
 		}
 	}
-	look(c.root())
+	look(newRoot(c))
 }
 
 func TestExampleConfigurationsAreRight(t *testing.T) {
@@ -81,7 +81,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 }
 
 func TestHelpOfProvidersHasEverySetting(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
+	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr}, version)
 	text := providerCommand(c.Connections).Long
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
 	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {

@@ -78,7 +78,7 @@ func offerQueues(c *servers.Connections) cobra.CompletionFunc {
 			if q.GetUnaddressable() != "" {
 				continue
 			}
-			found = append(found, cobra.CompletionWithDesc(queueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
+			found = append(found, cobra.CompletionWithDesc(render.QueueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}

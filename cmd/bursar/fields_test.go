@@ -30,8 +30,8 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 		"stop":   {"grace": "--grace", "reason": "--reason"},
 		"status": {"labels[user]": "labels[user]"},
 	} {
-		c := newCLI(streams{})
-		found, _, err := c.root().Find(strings.Fields(command))
+		c := newCLI(streams{}, version)
+		found, _, err := newRoot(c).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 			}
 		}
 	}
-	if got := newCLI(streams{}).TypedAs("labels[user]"); got != "labels[user]" {
+	if got := newCLI(streams{}, version).TypedAs("labels[user]"); got != "labels[user]" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -80,8 +80,8 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"host accept":   {[]proto.Message{&bursarv1.AcceptRequest{}}, "host_id ids["},
 		"host remove":   {[]proto.Message{&bursarv1.DeregisterRequest{}}, "host_id"},
 	} {
-		cli := newCLI(streams{})
-		found, _, err := cli.root().Find(strings.Fields(command))
+		cli := newCLI(streams{}, version)
+		found, _, err := newRoot(cli).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
 		}

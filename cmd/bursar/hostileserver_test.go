@@ -173,7 +173,7 @@ func TestNothingThatAServerSaysMovesTheCursor(t *testing.T) {
 	dir := t.TempDir()
 	writeConfig(t, filepath.Join(dir, "quotas.yaml"), "quotas:\n- {selector: {user: a}, limit: {memory: 1GiB}}\n")
 	calls := printing(dir)
-	commands := leaves(newCLI(streams{}).root())
+	commands := leaves(newRoot(newCLI(streams{}, version)))
 	for name := range calls {
 		if !slices.Contains(commands, name) {
 			t.Errorf("there is no command %s", name)
@@ -262,7 +262,7 @@ func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
-	c := newCLI(streams{err: file})
+	c := newCLI(streams{err: file}, version)
 	c.Asked = cl
 	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
 	defer cancel()

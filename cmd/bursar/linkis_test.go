@@ -17,7 +17,7 @@ func TestNothingInLinkissTablesMovesTheCursor(t *testing.T) {
 	}
 	defer out.Close()
 	const hostile = "forged\x1b[2J\u009b31m\rforged\nforged\u202e"
-	c := newCLI(streams{out: out, err: out})
+	c := newCLI(streams{out: out, err: out}, version)
 	if err := printLinkis(c.Printer, linkischeck.NewReport([]linkischeck.Finding{{Area: "ecm", Subject: hostile, Now: hostile, Bursar: hostile}})); err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func writeManual(dir string) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	c := newCLI(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-	root := c.root()
+	c := newCLI(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, version)
+	root := newRoot(c)
 	for _, sub := range []string{"man", "completion"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err

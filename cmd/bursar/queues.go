@@ -77,7 +77,7 @@ queue by its full path, or by its last name if that is unique.`,
 		}
 		return c.Print(all, func() {
 			if len(all.GetQueues()) > 0 {
-				printQueues(c.Printer, all.GetQueues())
+				render.PrintQueues(c.Printer, all.GetQueues())
 			}
 			if n := all.GetLeftOut(); n > 0 {
 				c.Sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)

@@ -14,7 +14,7 @@ func TestRulesThatAreTooManyToListAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := newCLI(streams{out: out})
+	c := newCLI(streams{out: out}, version)
 	printApplied(c.Printer, &bursarv1.ApplyResponse{
 		Changed: []*bursarv1.Quota{{Selector: map[string]string{"user": "alice"}}}, MoreChanged: 2, MoreDeleted: 30, Unchanged: 4,
 	}, false)

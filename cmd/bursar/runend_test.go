@@ -21,7 +21,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nothing.Close()
-	c := newCLI(streams{nothing, nothing, nothing})
+	c := newCLI(streams{nothing, nothing, nothing}, version)
 	away, err := client.New("127.0.0.1:1", client.WithoutRetries()) // nobody's
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,10 @@
-package main
+package render
 
 import (
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -20,7 +19,7 @@ type branch struct {
 	above *branch // nil: none is shown
 }
 
-func queueAddress(q *bursarv1.Queue) resource.Address {
+func QueueAddress(q *bursarv1.Queue) resource.Address {
 	return resource.Address{Kind: q.GetKind(), Cluster: q.GetCluster(), Path: q.GetPath(), Partition: q.GetPartition()}
 }
 
@@ -36,7 +35,7 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 		known[at] = append(known[at], tree[i])
 	}
 	slices.SortStableFunc(tree, func(a, b *branch) int {
-		if c := strings.Compare(render.ClusterText(a.GetKind(), a.GetCluster()), render.ClusterText(b.GetKind(), b.GetCluster())); c != 0 {
+		if c := strings.Compare(ClusterText(a.GetKind(), a.GetCluster()), ClusterText(b.GetKind(), b.GetCluster())); c != 0 {
 			return c
 		}
 		// By the elements of the path: "root.a.b" before "root.a-b", which is not below root.a.
@@ -60,7 +59,7 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 func (b *branch) name() string {
 	if b.above == nil {
 		if b.GetUnaddressable() != "" {
-			return render.ClusterText(b.GetKind(), b.GetCluster()) + ":" + b.GetPath()
+			return ClusterText(b.GetKind(), b.GetCluster()) + ":" + b.GetPath()
 		}
 		return resource.Address{Kind: b.GetKind(), Cluster: b.GetCluster(), Path: b.GetPath()}.String()
 	}
@@ -74,17 +73,17 @@ func (b *branch) name() string {
 // note is why a queue grants nothing, and what its numbers do not mean, if the one above it does
 // not say so already, and what is special about its account.
 func (b *branch) note() string {
-	reason, meaning := b.GetUnavailable(), render.ClusterNote(b.GetAccount())
+	reason, meaning := b.GetUnavailable(), ClusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {
 		reason = ""
 	}
-	if b.above != nil && meaning == render.ClusterNote(b.above.GetAccount()) {
+	if b.above != nil && meaning == ClusterNote(b.above.GetAccount()) {
 		meaning = ""
 	}
-	if reason = render.OneLine(reason); strings.Contains(meaning, reason) {
+	if reason = OneLine(reason); strings.Contains(meaning, reason) {
 		reason = "" // what is held back
 	}
-	return render.Joined(reason, render.AccountNote(b.GetAccount()), render.ApplicationsNote(b.GetAccount()), meaning)
+	return Joined(reason, AccountNote(b.GetAccount()), ApplicationsNote(b.GetAccount()), meaning)
 }
 
 // availableText is what a request could get; empty if the note says why it could get nothing.
@@ -92,11 +91,11 @@ func (b *branch) availableText() string {
 	if b.GetUnavailable() != "" {
 		return ""
 	}
-	return render.QuantitiesText(b.GetAvailable())
+	return QuantitiesText(b.GetAvailable())
 }
 
-// printQueues prints queues as a tree.
-func printQueues(out *render.Printer, queues []*bursarv1.Queue) {
+// PrintQueues prints queues as a tree.
+func PrintQueues(out *Printer, queues []*bursarv1.Queue) {
 	header := []string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "OURS", "AVAILABLE", "APPS", "MASTERS", "WAITING", "AGE"}
 	if out.Wide() {
 		header = append(header, "GUARANTEED", "CAPACITY", "MAX CAPACITY", "READ", "MAKES QUEUES")
@@ -107,8 +106,8 @@ func printQueues(out *render.Printer, queues []*bursarv1.Queue) {
 	for _, b := range treeOf(queues) {
 		a := b.GetAccount()
 		row := []string{
-			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), render.LimitText(a.GetLimit()), render.QuantitiesText(b.GetUsed()), render.QuantitiesText(render.OursOf(a)),
-			b.availableText(), render.ApplicationsText(b.Queue), mastersText(b.Queue), render.Count(a.GetWaiting()), render.Since(b.GetSnapshotTime(), now),
+			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), LimitText(a.GetLimit()), QuantitiesText(b.GetUsed()), QuantitiesText(OursOf(a)),
+			b.availableText(), ApplicationsText(b.Queue), mastersText(b.Queue), Count(a.GetWaiting()), Since(b.GetSnapshotTime(), now),
 		}
 		if out.Wide() {
 			if row[1] == "" {
@@ -118,8 +117,8 @@ func printQueues(out *render.Printer, queues []*bursarv1.Queue) {
 			if b.GetCreatesChildren() {
 				makes = "yes"
 			}
-			row = append(row, render.QuantitiesText(b.GetGuaranteed()), render.PercentText(b.AbsoluteCapacity), render.PercentText(b.AbsoluteMaxCapacity),
-				render.TimeText(b.GetSnapshotTime()), makes)
+			row = append(row, QuantitiesText(b.GetGuaranteed()), PercentText(b.AbsoluteCapacity), PercentText(b.AbsoluteMaxCapacity),
+				TimeText(b.GetSnapshotTime()), makes)
 		}
 		rows = append(rows, append(row, b.note()))
 	}
@@ -135,9 +134,9 @@ func mastersText(q *bursarv1.Queue) string {
 	used := of(a.GetUsed()) + of(a.GetReserved()) + of(a.GetUsedByOthers())
 	switch {
 	case limited:
-		return render.MemoryText(used) + "/" + render.MemoryText(most)
+		return MemoryText(used) + "/" + MemoryText(most)
 	case used > 0:
-		return render.MemoryText(used)
+		return MemoryText(used)
 	}
 	return ""
 }
