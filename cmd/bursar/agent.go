@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/credential"
@@ -31,7 +32,7 @@ type agentStart struct {
 
 // openAgent makes an agent of this machine, with the coordinators that its configuration names.
 func openAgent(
-	ctx context.Context, c *cli, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
+	ctx context.Context, c *cmdline.Invocation, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
 ) (*agent.Agent, error) {
 	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
@@ -96,14 +97,14 @@ const agentStops = 15 * time.Second
 
 // serveAgent runs an agent until it is told to stop.
 func serveAgent(
-	ctx context.Context, c *cli, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
+	ctx context.Context, c *cmdline.Invocation, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
 ) error {
 	log, err := logs.logger(c.Err, config.LogLevel)
 	if err != nil {
 		return err
 	}
-	ctx, interrupts, hangups := catchStops(ctx)
-	defer interrupts.stop()
+	ctx, interrupts, hangups := cmdline.CatchStops(ctx)
+	defer interrupts.Stop()
 	if start.socket, err = passedSocket(); err != nil {
 		return err
 	}

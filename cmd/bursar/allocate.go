@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -41,7 +42,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 
   # get in line and look again later
   bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
-		Args: noArguments,
+		Args: cmdline.NoArguments,
 	}
 	f := addRequestFlags(cmd)
 	addPlaceFlags(cmd, f)
@@ -72,8 +73,8 @@ it, the reservation expires. Without --host bursar chooses the best host.
 // allocate waits if the request does, and shows that. It cancels the request if somebody
 // interrupts it, or if the answer was lost and nobody can ask again.
 func allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
-	ctx, interrupts := catchInterrupts(ctx)
-	defer interrupts.stop()
+	ctx, interrupts := cmdline.CatchInterrupts(ctx)
+	defer interrupts.Stop()
 	minted := req.GetRequestId() == ""
 	if minted {
 		req.RequestId = client.NewRequestID()
@@ -85,7 +86,7 @@ func allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 		return res.GetAllocation(), nil
 	}
 	reason := "its answer was lost"
-	code, interrupted := interrupts.code()
+	code, interrupted := interrupts.Code()
 	if interrupted {
 		reason, err = "interrupted", &failure.Exit{Code: code}
 	}
@@ -123,7 +124,7 @@ Of several ids each is tried, but nothing is done if one is the beginning of no
 id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: completeAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -147,13 +148,13 @@ Of several ids each is tried, but nothing is done if one is the beginning of no
 id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: completeAllocations(c),
 	}
 	ttl := new(time.Duration)
-	cmd.Flags().Var(ttlFlag{durationFlag{ttl}}, "ttl", "from now on (default: as long as at first)")
+	cmd.Flags().Var(cmdline.TTLFlag{DurationFlag: cmdline.DurationFlag{Value: ttl}}, "ttl", "from now on (default: as long as at first)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
+		if err := cmdline.WithinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
 			return err
 		}
 		return onEachAllocation(c, cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -89,7 +90,7 @@ func (l *lossy) run(t *testing.T, args ...string) int {
 	}
 	defer nothing.Close()
 	args = slices.Insert(args, 1, "--agent", server.URL, "-m", "1MiB")
-	return execute(t.Context(), args, streams{nothing, nothing, nothing})
+	return execute(t.Context(), args, cmdline.Streams{In: nothing, Out: nothing, Err: nothing})
 }
 
 // Nobody can ask for a request again if only the program knew its id.

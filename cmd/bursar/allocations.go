@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -36,13 +37,13 @@ much more it used when this was noticed, and what its host does about it.`,
   bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
   bursar allocations 3f7k
   bursar allocations -o json | jq -r '.allocations[].id'`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
-	f := listFlags{labels: filterFlag{}}
+	f := listFlags{labels: cmdline.FilterFlag{}}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
-	flags.Var(hostFlag{&f.host}, "host", "only on this host")
+	flags.Var(cmdline.HostFlag{ID: &f.host}, "host", "only on this host")
 	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
 	flags.BoolVar(&f.ended, "ended", false, "also those that have ended, newest first")
 	flags.Var(&f.since, "since", "that ended at this time or later: 2027-01-31, '2027-01-31 08:00:00', or 2h for 2 hours ago")
@@ -99,18 +100,18 @@ func printSome(out *render.Printer, some *bursarv1.AllocationServiceListResponse
 
 // listFlags select allocations.
 type listFlags struct {
-	labels filterFlag
+	labels cmdline.FilterFlag
 	host   string
 	states []string
 	ended  bool
-	since  timeFlag
-	until  timeFlag
+	since  cmdline.TimeFlag
+	until  cmdline.TimeFlag
 	limit  int
 }
 
 // text is the filter as it was typed; empty without any.
 func (f *listFlags) text() string {
-	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...), filterText("--since", f.since.text), filterText("--until", f.until.text))
+	return cmdline.FiltersOf(f.labels.Text(), cmdline.FilterText("--host", f.host), cmdline.FilterText("--state", f.states...), cmdline.FilterText("--since", f.since.Text), cmdline.FilterText("--until", f.until.Text))
 }
 
 // maxPage is the largest page that the contract allows.
@@ -119,9 +120,9 @@ const maxPage = 1000
 // timed is the flag that asks for what has ended in a time; empty if none does.
 func (f *listFlags) timed() string {
 	switch {
-	case f.since.text != "":
+	case f.since.Text != "":
 		return "--since"
-	case f.until.text != "":
+	case f.until.Text != "":
 		return "--until"
 	}
 	return ""
@@ -133,13 +134,13 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (all *bursarv1.
 	if most == 0 && (f.ended || f.timed() != "") {
 		most = 100
 	}
-	if f.until.text != "" && !f.until.time.After(f.since.time) {
-		return nil, false, failure.Usagef("--until %q: want a time after --since %q", f.until.text, f.since.text)
+	if f.until.Text != "" && !f.until.Time.After(f.since.Time) {
+		return nil, false, failure.Usagef("--until %q: want a time after --since %q", f.until.Text, f.since.Text)
 	}
 	if most < 0 {
 		return nil, false, failure.Usagef("--limit %d: want a number that is not negative", f.limit)
 	}
-	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage, EndedSince: f.since.message(), EndedBefore: f.until.message()}
+	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage, EndedSince: f.since.Message(), EndedBefore: f.until.Message()}
 	if most > 0 {
 		req.PageSize = int32(min(most, maxPage-1) + 1) // one more shows whether there are more
 	}

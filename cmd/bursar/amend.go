@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -27,31 +28,31 @@ by "bursar resize".`,
 		Example: `  bursar amend 3f7k --memory 4GiB
   bursar amend 3f7k --wait 1h
   bursar amend 3f7k --priority 10`,
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
-	var size sizeFlags
-	addSizeFlags(cmd, &size)
+	var size cmdline.SizeFlags
+	cmdline.AddSizeFlags(cmd, &size)
 	flags := cmd.Flags()
 	var wait time.Duration
-	addDuration(flags, &wait, "wait", "w", "how long it waits from now on, such as 1h")
+	cmdline.AddDuration(flags, &wait, "wait", "w", "how long it waits from now on, such as 1h")
 	priority := flags.Int32("priority", 0, "higher goes first; only some callers may set it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !size.isSet() && !flags.Changed("wait") && !flags.Changed("priority") {
+		if !size.IsSet() && !flags.Changed("wait") && !flags.Changed("priority") {
 			return failure.Usagef("no change: want at least one of --memory, --cpu, --instances, --custom, --external, --wait and --priority")
 		}
 		if flags.Changed("wait") {
 			if wait == 0 {
 				return failure.Usagef("--wait 0s: want at least 1s; bursar cancel %s ends the request", args[0])
 			}
-			if err := withinBounds("--wait", wait, &bursarv1.AmendRequest{}, "wait"); err != nil {
+			if err := cmdline.WithinBounds("--wait", wait, &bursarv1.AmendRequest{}, "wait"); err != nil {
 				return err
 			}
 		}
 		return onAllocation(c, cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			req := &bursarv1.AmendRequest{Id: id}
-			if size.isSet() {
-				req.Resource = size.message()
+			if size.IsSet() {
+				req.Resource = size.Message()
 			}
 			if wait > 0 {
 				req.Wait = durationpb.New(wait)

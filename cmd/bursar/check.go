@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -22,7 +23,7 @@ import (
 	"github.com/bursar/bursar/providers/providerfile"
 )
 
-func queuesCheckCommand(c *cli) *cobra.Command {
+func queuesCheckCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [KIND:CLUSTER | -f FILE]",
 		Short: "Can the clusters be read, and by which server?",
@@ -37,7 +38,7 @@ is one answer for each cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeProviders(c.Connections),
 	}
 	file := cmd.Flags().StringP("file", "f", "", "file of providers to check from here; - is standard input")
@@ -55,7 +56,7 @@ is one answer for each cluster.`,
 			return err
 		}
 		if len(args) == 1 {
-			kind, cluster, err := clusterArg(args[0])
+			kind, cluster, err := cmdline.ClusterArg(args[0])
 			if err != nil {
 				return err
 			}
@@ -97,8 +98,8 @@ func checkByCoordinator(ctx context.Context, c *failure.Reporter, cl *client.Cli
 }
 
 // checkFile checks the providers of a file from this machine.
-func checkFile(ctx context.Context, c *cli, file string) error {
-	name, data, err := c.readFile(file)
+func checkFile(ctx context.Context, c *cmdline.Invocation, file string) error {
+	name, data, err := c.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -111,12 +112,12 @@ func checkFile(ctx context.Context, c *cli, file string) error {
 		c.Sayf("%s: no providers", name)
 	}
 	// What a provider has started is ended with us: it is in no group that the terminal signals.
-	ctx, interrupts := catchInterrupts(ctx)
-	defer interrupts.stop()
+	ctx, interrupts := cmdline.CatchInterrupts(ctx)
+	defer interrupts.Stop()
 	err = checkAll(ctx, c.Reporter, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		return checkHere(ctx, kinds, p)
 	})
-	if code, interrupted := interrupts.code(); interrupted {
+	if code, interrupted := interrupts.Code(); interrupted {
 		return &failure.Exit{Code: code}
 	}
 	return err

@@ -3,37 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 )
-
-// streams are what an invocation reads from and writes to: data to out, everything else to err.
-type streams struct {
-	in, out, err *os.File
-}
-
-// cli is one invocation of the program.
-type cli struct {
-	*servers.Connections
-
-	// in is standard input.
-	in *os.File
-	// begun is set when the command line has been understood. An error before that is a mistake of
-	// the user.
-	begun bool
-	// version is that of the program.
-	version string
-	// atEnd are done when the command has ended, and all connections.
-	atEnd []func(ctx context.Context)
-}
 
 // Groups of commands in the help text.
 const (
@@ -44,41 +24,26 @@ const (
 )
 
 // execute runs one command line and returns the process's exit code.
-func execute(ctx context.Context, args []string, s streams) int {
-	c := newCLI(s, version)
+func execute(ctx context.Context, args []string, s cmdline.Streams) int {
+	c := cmdline.New(s, version)
 	root := newRoot(c) //nolint:contextcheck // each command has its own
 	root.InitDefaultCompletionCmd(args...)
 	wrapHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
-	if err != nil && !c.begun && saysJSON(args) {
+	if err != nil && !c.Begun && saysJSON(args) {
 		c.Form = render.OutputJSON // the flag may be behind the mistake
 	}
-	if err != nil && !c.begun {
+	if err != nil && !c.Begun {
 		err = &failure.Usage{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
-	c.end(ctx)
+	c.End(ctx)
 	err = c.Outcome(err)
 	c.Report(err)
 	return failure.ExitCode(err)
 }
 
-func newCLI(s streams, version string) *cli {
-	return &cli{in: s.in, version: version, Connections: servers.NewConnections(failure.NewReporter(render.NewPrinter(s.out, s.err)))}
-}
-
-// doAtEnd makes end call a function, after it has closed the connections.
-func (c *cli) doAtEnd(do func(ctx context.Context)) { c.atEnd = append(c.atEnd, do) }
-
-// end closes the connections, and does what was put off until then.
-func (c *cli) end(ctx context.Context) {
-	c.Close()
-	for _, do := range c.atEnd {
-		do(ctx)
-	}
-}
-
-func newRoot(c *cli) *cobra.Command {
+func newRoot(c *cmdline.Invocation) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",
@@ -101,15 +66,15 @@ Try it on this machine:
 			if err := checkOutput(c.Form); err != nil {
 				return err
 			}
-			c.begun, c.Flags = true, cmd.Flags()
+			c.Begun, c.Flags = true, cmd.Flags()
 			return nil
 		},
 	}
-	root.SetFlagErrorFunc(flagMistake)
+	root.SetFlagErrorFunc(cmdline.FlagMistake)
 	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asksVersion {
-			return printVersion(c.Printer, c.version)
+			return printVersion(c.Printer, c.Version)
 		}
 		return cmd.Help()
 	}
@@ -228,24 +193,4 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			return found.Help()
 		},
 	}
-}
-
-// family makes a command that only has subcommands.
-func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
-	parent := &cobra.Command{
-		Use: use, Short: short, Long: long,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				meant := ""
-				cmd.SuggestionsMinimumDistance = 2
-				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-					meant = fmt.Sprintf("; did you mean %s %s?", cmd.CommandPath(), near[0])
-				}
-				return failure.Usagef("unknown command %q for %q%s; see: %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
-			}
-			return cmd.Help()
-		},
-	}
-	parent.AddCommand(members...)
-	return parent
 }

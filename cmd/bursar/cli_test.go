@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/providers/exec"
 	"github.com/bursar/bursar/providers/providerfile"
@@ -17,7 +18,7 @@ import (
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr}, version)
+	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version)
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
@@ -81,7 +82,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 }
 
 func TestHelpOfProvidersHasEverySetting(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr}, version)
+	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version)
 	text := providerCommand(c.Connections).Long
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
 	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {

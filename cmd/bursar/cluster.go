@@ -1,35 +1,12 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
-	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/resource"
 )
-
-// clusterArg reads KIND:CLUSTER.
-func clusterArg(text string) (kind, cluster string, err error) {
-	at, err := resource.ParseQueue(text)
-	if err != nil || at.Kind == "" || at.Cluster == "" || at.Path != "" {
-		return "", "", failure.Usagef("%q: want KIND:CLUSTER, such as yarn:prod", text)
-	}
-	return at.Kind, at.Cluster, nil
-}
-
-// queueArg reads KIND, KIND:CLUSTER or KIND:CLUSTER:PATH[@PARTITION]. If there is a path, an empty
-// cluster means the default one.
-func queueArg(text string) (resource.Address, error) {
-	at, err := resource.ParseQueue(text)
-	if wrong, is := errors.AsType[*resource.FieldError](err); is {
-		return at, failure.Usagef("%q: want %s", text, wrong.Want)
-	}
-	return at, nil
-}
 
 // completeProviders offers the shell the clusters that providers read.
 func completeProviders(c *servers.Connections) cobra.CompletionFunc {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -25,11 +26,8 @@ type confirmFlags struct {
 	applications []string
 	lease        time.Duration
 	limit        bool
-	entitled     sizeFlags
+	entitled     cmdline.SizeFlags
 }
-
-// wantedPID is what --pid wants.
-const wantedPID = "the number of a process, 1 or more"
 
 func confirmCommand(c *servers.Connections) *cobra.Command {
 	cmd := &cobra.Command{
@@ -64,7 +62,7 @@ out.`,
 
   # in a script that "bursar run" runs
   bursar confirm --application application_1700000000000_0042`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
 	var f confirmFlags
@@ -72,13 +70,13 @@ out.`,
 	flags.Int32Var(&f.pid, "pid", 0, "the engine's process on this machine")
 	flags.StringVar(&f.cgroup, "cgroup", "", "the engine's own cgroup below the cgroup mount")
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
-	flags.Var(namesFlag{&f.applications, "id"}, "application", "id of its application in an external cluster; repeatable")
-	addDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
+	flags.Var(cmdline.NamesFlag{Names: &f.applications, What: "id"}, "application", "id of its application in an external cluster; repeatable")
+	cmdline.AddDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
 	flags.BoolVar(&f.limit, "limit", false, "with --pid: have the kernel cap the engine at what it is entitled to")
-	addSizeFlags(cmd, &f.entitled)
+	cmdline.AddSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("pid") && f.pid < 1 {
-			return failure.Usagef("--pid %d: want %s", f.pid, wantedPID)
+			return failure.Usagef("--pid %d: want %s", f.pid, cmdline.WantedPID)
 		}
 		req, err := f.request()
 		if err != nil {
@@ -149,7 +147,7 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	case f.pid != 0 && f.lease != 0:
 		return nil, failure.Usagef("--lease is for an engine without --pid")
 	}
-	if err := withinBounds("--lease", f.lease, &bursarv1.ConfirmRequest{}, "lease"); err != nil {
+	if err := cmdline.WithinBounds("--lease", f.lease, &bursarv1.ConfirmRequest{}, "lease"); err != nil {
 		return nil, err
 	}
 	req := &bursarv1.ConfirmRequest{Address: f.address, ApplicationIds: f.applications, Limit: f.limit}
@@ -159,8 +157,8 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	if f.lease != 0 {
 		req.Lease = durationpb.New(f.lease)
 	}
-	if f.entitled.isSet() {
-		req.Entitled = f.entitled.message()
+	if f.entitled.IsSet() {
+		req.Entitled = f.entitled.Message()
 	}
 	return req, nil
 }

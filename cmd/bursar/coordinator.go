@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -87,14 +88,14 @@ func keepProcessorFree() {
 
 // serveCoordinator runs a coordinator until it is told to stop.
 func serveCoordinator(
-	ctx context.Context, c *cli, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
+	ctx context.Context, c *cmdline.Invocation, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
 ) error {
 	log, err := logs.logger(c.Err, config.LogLevel)
 	if err != nil {
 		return err
 	}
-	ctx, interrupts, hangups := catchStops(ctx)
-	defer interrupts.stop()
+	ctx, interrupts, hangups := cmdline.CatchStops(ctx)
+	defer interrupts.Stop()
 	start := newCoordinatorStart(config, loaded, newProgram(ctx, c, "bursar-coordinator", log), log)
 	err = newNotifier(log).supervise(ctx, served{
 		run: start.run, ready: start.ready, waits: start.waits, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -18,7 +19,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func queuesDecodeCommand(c *cli) *cobra.Command {
+func queuesDecodeCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode -f FILE",
 		Short: "Show how bursar reads a saved answer of a scheduler",
@@ -34,7 +35,7 @@ and state. A figure that the answer does not have is left out.`,
 		Example: `  curl -H 'Accept: application/json' \
     http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
   bursar queues decode -f scheduler.json -o json`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")
@@ -64,12 +65,12 @@ and state. A figure that the answer does not have is left out.`,
 }
 
 // open opens a file, or standard input if the name is "-".
-func openInput(c *cli, file string) (name string, in io.ReadCloser, err error) {
+func openInput(c *cmdline.Invocation, file string) (name string, in io.ReadCloser, err error) {
 	if file == "-" {
-		return "stdin", io.NopCloser(c.in), nil
+		return "stdin", io.NopCloser(c.In), nil
 	}
 	opened, err := regularfile.OpenInput(file)
-	return file, opened, unusable(err) //nolint:wrapcheck // it names the file
+	return file, opened, cmdline.Unusable(err) //nolint:wrapcheck // it names the file
 }
 
 // decodedQueue is the form of decode's JSON. A field is nil if the answer does not have it.

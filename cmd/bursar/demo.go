@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -44,7 +45,7 @@ func showDemo(ctx context.Context, c *servers.Connections, cl *client.Client, ho
 		return err
 	}
 	c.Printf("\n$ bursar allocations --label user=demo\n")
-	list := listFlags{labels: filterFlag{"user": "demo"}}
+	list := listFlags{labels: cmdline.FilterFlag{"user": "demo"}}
 	now, _, err := list.list(ctx, cl)
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (d *demonstration) execute(ctx context.Context, name string, args []string)
 		}
 		_, _ = io.Copy(io.Discard, read) // a line that is too long
 	})
-	code = execute(ctx, args, streams{in: nothing, out: write, err: write})
+	code = execute(ctx, args, cmdline.Streams{In: nothing, Out: write, Err: write})
 	err = write.Close()
 	printing.Wait()
 	return code, err //nolint:wrapcheck // cannot fail

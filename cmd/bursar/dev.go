@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -40,7 +41,7 @@ type devFlags struct {
 	demo                    bool
 }
 
-func devCommand(c *cli) *cobra.Command {
+func devCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process, to try it on this machine",
@@ -69,7 +70,7 @@ stateDir and logLevel.`,
 
   bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b \
     --agent-socket /tmp/b/agent.sock`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f devFlags
@@ -89,8 +90,8 @@ stateDir and logLevel.`,
 		if err != nil {
 			return err
 		}
-		ctx, interrupts := catchEnds(cmd.Context())
-		defer interrupts.stop()
+		ctx, interrupts := cmdline.CatchEnds(cmd.Context())
+		defer interrupts.Stop()
 		return serverError(serveBoth(ctx, c, f, log))
 	}
 	return cmd
@@ -111,7 +112,7 @@ func devDataDir() string {
 }
 
 // dev runs both servers until ctx ends. The agent ends first, so that it can send its last report.
-func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error {
+func serveBoth(ctx context.Context, c *cmdline.Invocation, f devFlags, log *slog.Logger) error {
 	began := time.Now()
 	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: servers.OwnSocket()} {
 		path, err := filepath.Abs(cmp.Or(*dir, fallback))
@@ -152,7 +153,7 @@ func serveBoth(ctx context.Context, c *cli, f devFlags, log *slog.Logger) error 
 }
 
 // devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
-func devAgent(ctx context.Context, c *cli, f devFlags, server *coordinator.Server, by program, log *slog.Logger, began time.Time) error {
+func devAgent(ctx context.Context, c *cmdline.Invocation, f devFlags, server *coordinator.Server, by program, log *slog.Logger, began time.Time) error {
 	select {
 	case <-server.Ready():
 	case <-ctx.Done():

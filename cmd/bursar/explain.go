@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -36,7 +37,7 @@ the agent's host.`,
   # also its queue, with those above it
   bursar explain -m 4GiB -l user=alice \
     --external yarn:prod:root.a,memory=64GiB,cpu=16`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
 	f := addRequestFlags(cmd)
@@ -67,7 +68,7 @@ func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client,
 		}
 		return &bursarv1.ExplainRequest{Request: req}, nil
 	}
-	if f.resource.isSet() || len(f.labels) > 0 {
+	if f.resource.IsSet() || len(f.labels) > 0 {
 		return nil, failure.Usagef("an id and the flags of a request: want one of them")
 	}
 	id, err := allocationID(ctx, cl, args[0])

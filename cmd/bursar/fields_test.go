@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -30,7 +31,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 		"stop":   {"grace": "--grace", "reason": "--reason"},
 		"status": {"labels[user]": "labels[user]"},
 	} {
-		c := newCLI(streams{}, version)
+		c := cmdline.New(cmdline.Streams{}, version)
 		found, _, err := newRoot(c).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 			}
 		}
 	}
-	if got := newCLI(streams{}, version).TypedAs("labels[user]"); got != "labels[user]" {
+	if got := cmdline.New(cmdline.Streams{}, version).TypedAs("labels[user]"); got != "labels[user]" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -80,7 +81,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"host accept":   {[]proto.Message{&bursarv1.AcceptRequest{}}, "host_id ids["},
 		"host remove":   {[]proto.Message{&bursarv1.DeregisterRequest{}}, "host_id"},
 	} {
-		cli := newCLI(streams{}, version)
+		cli := cmdline.New(cmdline.Streams{}, version)
 		found, _, err := newRoot(cli).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)

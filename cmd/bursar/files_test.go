@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 )
 
@@ -61,7 +62,7 @@ func TestAMissingFileHasItsExitCode(t *testing.T) {
 		if args[0] != "token" { // which calls no server
 			args = append(args, "--addr", "https://127.0.0.1:1")
 		}
-		got := execute(ctx, args, streams{in: os.Stdin, out: said, err: said})
+		got := execute(ctx, args, cmdline.Streams{In: os.Stdin, Out: said, Err: said})
 		text, _ := os.ReadFile(said.Name())
 		if got != want || !strings.Contains(string(text), file) {
 			t.Errorf("bursar %s ends with code %d and says %q: want %d, and the file's name", line, got, text, want)

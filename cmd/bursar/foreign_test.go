@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 )
 
@@ -25,7 +26,7 @@ func TestAnotherWebServerIsNoCoordinator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code := execute(t.Context(), []string{"hosts", "--addr", server.URL}, streams{in: os.Stdin, out: stderr, err: stderr})
+		code := execute(t.Context(), []string{"hosts", "--addr", server.URL}, cmdline.Streams{In: os.Stdin, Out: stderr, Err: stderr})
 		said, err := os.ReadFile(stderr.Name())
 		if err != nil {
 			t.Fatal(err)

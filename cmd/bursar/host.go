@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -19,7 +20,7 @@ import (
 )
 
 func hostCommand(c *servers.Connections) *cobra.Command {
-	return family("host", "Cordon, drain and remove hosts",
+	return cmdline.Family("host", "Cordon, drain and remove hosts",
 		`Host commands take a host out of service and bring it back. "bursar hosts" shows
 them. Of several hosts in one command each is tried, but nothing is done if one
 is the beginning of no id or of several. The exit code is that of the first
@@ -41,16 +42,16 @@ another host's name does not count.`,
 		Example: `  bursar host cordon vm-1 vm-2 --reason "new kernel"
   bursar host cordon vm-1 --for 2h
   bursar host cordon vm-9 --exact --reason "burn-in"`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: offerHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
-	length := newDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
+	length := cmdline.NewDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
 	exact := cmd.Flags().Bool("exact", false, "take each ID as a whole name, of a host that may come later")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req := &bursarv1.CordonRequest{Reason: *reason}
 		if cmd.Flags().Changed("for") {
-			if err := withinBounds("--for", *length, &bursarv1.CordonRequest{}, "length"); err != nil {
+			if err := cmdline.WithinBounds("--for", *length, &bursarv1.CordonRequest{}, "length"); err != nil {
 				return err
 			}
 			req.Length = durationpb.New(*length)
@@ -80,7 +81,7 @@ func hostUncordonCommand(c *servers.Connections) *cobra.Command {
 		Short:             "End a cordon or a drain",
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: offerHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onHosts(c, cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
@@ -104,19 +105,19 @@ code 1 when the time is over.`,
 		Example: `  bursar host drain vm-1
   bursar host drain vm-1 --deadline 10m --reason "disk failing"
   bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: offerHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
-	deadline := newDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
-	wait := newDuration(cmd.Flags(), 0, "wait", "how long to wait until its engines have ended, such as 15m")
+	deadline := cmdline.NewDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
+	wait := cmdline.NewDuration(cmd.Flags(), 0, "wait", "how long to wait until its engines have ended, such as 15m")
 	exact := cmd.Flags().Bool("exact", false, "take each ID as a whole name, of a host that may come later")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := withinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
+		if err := cmdline.WithinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
 			return err
 		}
 		if *wait < 0 {
-			return failure.Usagef("--wait %s: want a duration that is not negative", hours(*wait))
+			return failure.Usagef("--wait %s: want a duration that is not negative", cmdline.Hours(*wait))
 		}
 		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
@@ -155,7 +156,7 @@ code 1 when the time is over.`,
 // awaitEmpty waits until nothing is left on a host, and prints it.
 func awaitEmpty(ctx context.Context, out *render.Printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Host
-	err := waitFor(ctx, func() (bool, error) {
+	err := cmdline.WaitFor(ctx, func() (bool, error) {
 		res, err := cl.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: id})
 		if err == nil {
 			last = res.GetHost()
@@ -166,7 +167,7 @@ func awaitEmpty(ctx context.Context, out *render.Printer, cl *client.Client, id 
 	case err == nil:
 		return printHostLine(out, last)
 	case ctx.Err() != nil:
-		return fmt.Errorf("host %s has %s left after %s", id, liveText(last), hours(most))
+		return fmt.Errorf("host %s has %s left after %s", id, liveText(last), cmdline.Hours(most))
 	}
 	return err
 }
@@ -184,7 +185,7 @@ brings its host and its engines back with its next report: stop it first. It
 wants whole ids: the beginning of one could be that of another host later.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: offerHosts(c),
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
@@ -231,7 +232,7 @@ accepts all on the host. Look at them first, with
 "bursar allocations --host HOST" and "bursar allocations ALLOCATION".`,
 		Example: `  bursar host accept vm-1
   bursar host accept vm-1 9hxn2v4c3t0e1`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: offerHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.Coordinator(cmd.Context())

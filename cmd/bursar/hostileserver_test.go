@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -173,7 +174,7 @@ func TestNothingThatAServerSaysMovesTheCursor(t *testing.T) {
 	dir := t.TempDir()
 	writeConfig(t, filepath.Join(dir, "quotas.yaml"), "quotas:\n- {selector: {user: a}, limit: {memory: 1GiB}}\n")
 	calls := printing(dir)
-	commands := leaves(newRoot(newCLI(streams{}, version)))
+	commands := leaves(newRoot(cmdline.New(cmdline.Streams{}, version)))
 	for name := range calls {
 		if !slices.Contains(commands, name) {
 			t.Errorf("there is no command %s", name)
@@ -238,7 +239,7 @@ func outputOf(t *testing.T, dir string, args []string) map[string]string {
 	in, out, err := open("in"), open("out"), open("err")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a watch goes on
 	defer cancel()
-	execute(ctx, args, streams{in, out, err})
+	execute(ctx, args, cmdline.Streams{In: in, Out: out, Err: err})
 	for stream, file := range map[string]*os.File{"out": out, "err": err} {
 		text, readErr := os.ReadFile(file.Name())
 		if readErr != nil {
@@ -262,7 +263,7 @@ func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
-	c := newCLI(streams{err: file}, version)
+	c := cmdline.New(cmdline.Streams{Err: file}, version)
 	c.Asked = cl
 	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
 	defer cancel()

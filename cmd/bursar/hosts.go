@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -31,10 +32,10 @@ its last measurement (headroom). With an id it shows all about one host.`,
   # hosts with less than 4 GiB of headroom
   bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
     select((.headroomBytes | tonumber) < 4294967296) | .id'`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeHosts(c),
 	}
-	labels := filterFlag{}
+	labels := cmdline.FilterFlag{}
 	var states []string
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost, returning or expected; repeatable")
@@ -46,7 +47,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		if len(args) == 1 {
 			id, err := hostID(cmd.Context(), cl, args[0])
 			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
-				if meant := singular(cmd, args[0]); meant != "" {
+				if meant := cmdline.Singular(cmd, args[0]); meant != "" {
 					err = &failure.Hinted{Err: err, Hint: strings.TrimPrefix(meant, "; ")}
 				}
 			}
@@ -59,7 +60,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			}
 			return c.Print(res.GetHost(), func() { printHost(c.Printer, res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
 		}
-		filter := filtersOf(labels.text(), filterText("--state", states...))
+		filter := cmdline.FiltersOf(labels.Text(), cmdline.FilterText("--state", states...))
 		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
 		for _, name := range states {
 			state, known := bursarv1.HostState_value["HOST_STATE_"+strings.ToUpper(name)]

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/endreason"
@@ -55,7 +56,7 @@ func newLeftovers(c *failure.Reporter, cl *client.Client, grace time.Duration) *
 	l := &leftovers{say: c, client: cl, reaper: r, grace: grace, signals: make(chan os.Signal, 16)}
 	// From the start, so that no signal comes when none of both takes it: the relay ends with the
 	// command.
-	signal.Notify(l.signals, notIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
+	signal.Notify(l.signals, cmdline.NotIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
 	return l
 }
 

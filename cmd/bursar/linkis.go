@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -21,8 +22,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func linkisCommand(c *cli) *cobra.Command {
-	return family("linkis", "Look at an Apache Linkis that is to run on Bursar",
+func linkisCommand(c *cmdline.Invocation) *cobra.Command {
+	return cmdline.Family("linkis", "Look at an Apache Linkis that is to run on Bursar",
 		`Linkis commands help to move an Apache Linkis to Bursar. See docs/linkis.md.`,
 		linkisCheckCommand(c))
 }
@@ -33,7 +34,7 @@ type linkisFlags struct {
 	noDatabase             bool
 }
 
-func linkisCheckCommand(c *cli) *cobra.Command {
+func linkisCheckCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "What would be different with Bursar?",
@@ -53,7 +54,7 @@ the database's address is wrong.`,
   bursar linkis check linkis.properties --no-database
   bursar linkis check linkis.properties --addr http://rm-1:7070 -o json |
     jq -r '.findings[] | select(.attention) | .subject + ": " + .bursar'`,
-		Args: atLeastOne,
+		Args: cmdline.AtLeastOne,
 	}
 	var f linkisFlags
 	cmd.Flags().StringVar(&f.database, "database", "", "Linkis's database, jdbc:mysql://HOST:PORT/NAME, instead of the one in the files")
@@ -87,14 +88,14 @@ the database's address is wrong.`,
 	return cmd
 }
 
-func checkLinkis(ctx context.Context, c *cli, files []string, f linkisFlags) (*linkischeck.Report, error) {
+func checkLinkis(ctx context.Context, c *cmdline.Invocation, files []string, f linkisFlags) (*linkischeck.Report, error) {
 	if f.noDatabase && (f.database != "" || f.passwordFile != "") {
 		return nil, failure.Usagef("--no-database and --database or --password-file: want one of them")
 	}
 	properties := linkischeck.Properties{}
 	var modes []linkischeck.NamedMode
 	for _, file := range files {
-		name, text, err := c.readFile(file)
+		name, text, err := c.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/linkischeck"
 )
 
@@ -17,7 +18,7 @@ func TestNothingInLinkissTablesMovesTheCursor(t *testing.T) {
 	}
 	defer out.Close()
 	const hostile = "forged\x1b[2J\u009b31m\rforged\nforged\u202e"
-	c := newCLI(streams{out: out, err: out}, version)
+	c := cmdline.New(cmdline.Streams{Out: out, Err: out}, version)
 	if err := printLinkis(c.Printer, linkischeck.NewReport([]linkischeck.Finding{{Area: "ecm", Subject: hostile, Now: hostile, Bursar: hostile}})); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/hold"
 )
 
@@ -21,5 +22,5 @@ var version = "devel"
 
 func main() {
 	hold.Wait()
-	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(execute(context.Background(), os.Args[1:], cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

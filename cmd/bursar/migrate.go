@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
@@ -27,7 +28,7 @@ then on: end them first.`,
 		Example: `  bursar coordinator migrate --config /etc/bursar/coordinator.yaml
   bursar coordinator migrate --store postgres://owner@db1/bursar
   bursar coordinator migrate --adopt`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, coordinatorFile)

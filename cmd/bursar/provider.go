@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -18,7 +19,7 @@ import (
 const addressesSetting = "addresses"
 
 func providerCommand(c *servers.Connections) *cobra.Command {
-	return family("provider", "Add and change the clusters whose queues limit requests",
+	return cmdline.Family("provider", "Add and change the clusters whose queues limit requests",
 		`Provider commands say which clusters have queues for requests, and how they are
 read. A provider is a kind, a name for the cluster and settings.
 
@@ -114,7 +115,7 @@ machine.`,
   bursar provider set yarn:knox addresses=https://knox:8443 \
     basePath=/gateway/prod/resourcemanager/v1/cluster auth=basic user=bursar \
     passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: completeProviders(c),
 	}
 	var f providerFlags
@@ -148,7 +149,7 @@ func (f *providerFlags) addSite(cmd *cobra.Command) {
 
 // provider reads KIND:CLUSTER NAME=VALUE….
 func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
-	kind, cluster, err := clusterArg(args[0])
+	kind, cluster, err := cmdline.ClusterArg(args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
 func siteAddresses(name string) (string, error) {
 	file, err := regularfile.OpenInput(name)
 	if err != nil {
-		return "", unusable(fmt.Errorf("--site: %w", err))
+		return "", cmdline.Unusable(fmt.Errorf("--site: %w", err))
 	}
 	defer file.Close()
 	addresses, err := yarn.AddressesFromSite(file)
@@ -207,10 +208,10 @@ func providerDeleteCommand(c *servers.Connections) *cobra.Command {
 released; nothing new is granted there. A provider from a file is removed from
 that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: completeProviders(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, cluster, err := clusterArg(args[0])
+			kind, cluster, err := cmdline.ClusterArg(args[0])
 			if err != nil {
 				return err
 			}
@@ -237,7 +238,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
 		Example: `  bursar provider check yarn:prod
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: completeProviders(c),
 	}
 	var f providerFlags

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -28,7 +29,7 @@ for the cluster's queues wait; the message says why.`,
 		Example: `  bursar providers
   bursar providers -o json | \
     jq '.providers[] | select(.health.state != "STATE_KNOWN")'`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.Coordinator(cmd.Context())

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
-func queuesCommand(c *cli) *cobra.Command {
+func queuesCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [KIND:CLUSTER[:QUEUE]]",
 		Short: "The queues of other clusters, and what each has left",
@@ -47,14 +48,14 @@ queue by its full path, or by its last name if that is unique.`,
 
   # how bursar reads an answer of YARN
   bursar queues decode -f scheduler.json`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeQueues(c.Connections),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var at resource.Address
 		if len(args) == 1 {
 			var err error
-			if at, err = queueArg(args[0]); err != nil {
+			if at, err = cmdline.QueueArg(args[0]); err != nil {
 				return err
 			}
 		}

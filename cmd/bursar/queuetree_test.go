@@ -4,40 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/resource"
 )
 
 func TestShortTimesKeepTheirSense(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "", 12345 * time.Microsecond: "12ms", 5 * time.Second: "5s", 1254 * time.Millisecond: "1.25s"} {
 		if got := secondsText(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestQueueArguments(t *testing.T) {
-	for text, want := range map[string]resource.Address{
-		"yarn":                 {Kind: "yarn"},
-		"yarn:prod":            {Kind: "yarn", Cluster: "prod"},
-		"yarn:prod:root.a":     {Kind: "yarn", Cluster: "prod", Path: "root.a"},
-		"yarn:prod:root.a@gpu": {Kind: "yarn", Cluster: "prod", Path: "root.a", Partition: "gpu"},
-		"yarn::a1":             {Kind: "yarn", Path: "a1"},
-	} {
-		if got, err := queueArg(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", ":", "yarn:", ":prod", "yarn:prod:", "yarn::"} {
-		if at, err := queueArg(text); failure.ExitCode(err) != failure.ExitUsage {
-			t.Errorf("%q: %v, %v", text, at, err)
-		}
-	}
-	for _, text := range []string{"yarn", "yarn:", ":prod", "yarn:prod:root", ""} {
-		if _, _, err := clusterArg(text); failure.ExitCode(err) != failure.ExitUsage {
-			t.Errorf("cluster %q: %v", text, err)
 		}
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/quotafile"
-	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func quotaCommand(c *cli) *cobra.Command {
-	return family("quota", "Set, apply and delete limits",
+func quotaCommand(c *cmdline.Invocation) *cobra.Command {
+	return cmdline.Family("quota", "Set, apply and delete limits",
 		`Quotas limit what engines may have together, by their labels. The selector of a
 rule has label keys with exact values or *: 'user=alice' is one account,
 'user=*,creator=IDE' is one for each user, '*' alone is one for everything. Of
@@ -64,33 +64,33 @@ and "over" lists those accounts.`,
     --guaranteed-external yarn:prod:root.etl,memory=64GiB
 
   bursar quota set '*' --instances 500`,
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: completeSelectors(c),
 	}
-	var limit, guaranteed sizeFlags
-	addResourceFlags(cmd, &limit.vector)
-	cmd.Flags().Var(externalFlag{&limit.external, true}, "external",
+	var limit, guaranteed cmdline.SizeFlags
+	cmdline.AddResourceFlags(cmd, &limit.Vector)
+	cmd.Flags().Var(cmdline.ExternalFlag{Parts: &limit.External, Limits: true}, "external",
 		"limit in queues of clusters, such as 'yarn:*:*,memory=200GiB,cpu=100'; repeatable; see: bursar help external")
-	cmd.Flags().Var(countFlag{&guaranteed.vector, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
-	cmd.Flags().Var(externalFlag{&guaranteed.external, true}, "guaranteed-external",
+	cmd.Flags().Var(cmdline.CountFlag{Vector: &guaranteed.Vector, Any: true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
+	cmd.Flags().Var(cmdline.ExternalFlag{Parts: &guaranteed.External, Limits: true}, "guaranteed-external",
 		"the same of what it has in queues of clusters, such as 'yarn:*:*,memory=64GiB'; repeatable")
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
 	force := cmd.Flags().Bool("force", false, "even for a dimension that no host has yet, a label that is not known, or a minimum above the limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		selector, err := selectorArg(args[0])
+		selector, err := cmdline.SelectorArg(args[0])
 		if err != nil {
 			return err
 		}
-		change := quotaChange{selector: selector, limit: limit.resource(), guaranteed: guaranteed.resource(), replace: *replace, dryRun: *dryRun, force: *force}
+		change := quotaChange{selector: selector, limit: limit.Resource(), guaranteed: guaranteed.Resource(), replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
 			if *weight < 1 {
 				return failure.Usagef("--weight %d: want 1 or more, or no --weight", *weight)
 			}
 			change.weight = weight
 		}
-		if !limit.isSet() && !guaranteed.isSet() && change.weight == nil {
+		if !limit.IsSet() && !guaranteed.IsSet() && change.weight == nil {
 			return failure.Usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed, --guaranteed-external and --weight")
 		}
 		cl, err := c.Coordinator(cmd.Context())
@@ -120,10 +120,10 @@ a file that the coordinator watches is removed from that file instead. If such a
 file hides the rule, delete says that the file's stays in force.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: completeSelectors(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			selector, err := selectorArg(args[0])
+			selector, err := cmdline.SelectorArg(args[0])
 			if err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ file hides the rule, delete says that the file's stays in force.`,
 	}
 }
 
-func quotaApplyCommand(c *cli) *cobra.Command {
+func quotaApplyCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Put the rules of a file in force, all of them or none",
@@ -162,7 +162,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
   bursar quota apply -f quotas.yaml --prune
 
   generate-quotas | bursar quota apply -f - --source generated`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")
@@ -175,7 +175,7 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 		if *file == "" {
 			return failure.Usagef("no file: want -f FILE, or -f - for standard input")
 		}
-		name, data, err := c.readFile(*file)
+		name, data, err := c.ReadFile(*file)
 		if err != nil {
 			return err
 		}
@@ -259,15 +259,4 @@ func printApplied(out *render.Printer, res *bursarv1.ApplyResponse, dryRun bool)
 	out.Printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
 		len(res.GetAdded())+int(res.GetMoreAdded()), len(res.GetChanged())+int(res.GetMoreChanged()),
 		len(res.GetDeleted())+int(res.GetMoreDeleted()), res.GetUnchanged(), note)
-}
-
-func selectorArg(text string) (map[string]string, error) {
-	selector, err := label.ParseSelector(text)
-	if err != nil {
-		return nil, &failure.Usage{Err: err}
-	}
-	if user, named := selector.Labels().Get(label.User); named && user == "" {
-		return nil, failure.Usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", render.Shown(text))
-	}
-	return selector.Labels().Map(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -14,7 +15,7 @@ func TestRulesThatAreTooManyToListAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := newCLI(streams{out: out}, version)
+	c := cmdline.New(cmdline.Streams{Out: out}, version)
 	printApplied(c.Printer, &bursarv1.ApplyResponse{
 		Changed: []*bursarv1.Quota{{Selector: map[string]string{"user": "alice"}}}, MoreChanged: 2, MoreDeleted: 30, Unchanged: 4,
 	}, false)

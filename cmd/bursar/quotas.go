@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -23,10 +24,10 @@ rule is in force.`,
 		Example: `  bursar quotas
   bursar quotas --label user=alice
   bursar quotas -o json | jq '.accounts[] | select(.overLimit)'`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	labels := filterFlag{}
+	labels := cmdline.FilterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only accounts with this label, * for any value; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cl, err := c.Coordinator(cmd.Context())
@@ -42,7 +43,7 @@ rule is in force.`,
 			all.Accounts = append(all.Accounts, page.GetAccounts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.Print(all, func() { printQuotas(c.Printer, all, labels.text()) })
+		return c.Print(all, func() { printQuotas(c.Printer, all, labels.Text()) })
 	}
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -32,7 +33,7 @@ several ids. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"
   bursar release 3f7k --force --reason "its host is gone for good"`,
-		Args:              atLeastOne,
+		Args:              cmdline.AtLeastOne,
 		ValidArgsFunction: completeAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -101,20 +102,20 @@ engine's host does about that.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
-	var entitled sizeFlags
-	addSizeFlags(cmd, &entitled)
+	var entitled cmdline.SizeFlags
+	cmdline.AddSizeFlags(cmd, &entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !entitled.isSet() {
+		if !entitled.IsSet() {
 			return failure.Usagef("no new size: want at least one of --memory, --cpu, --instances, --custom and --external")
 		}
-		if err := entitled.moreThanNothing(); err != nil {
+		if err := entitled.MoreThanNothing(); err != nil {
 			return err
 		}
 		return onAllocation(c, cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
+			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.Message()})
 			if err == nil {
 				sayExceeded(c.Printer, res.GetAllocation(), time.Now())
 			}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -73,16 +74,16 @@ const runExamples = `  bursar run --memory 256MiB --cpu 500m --label user=$USER 
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
     -- spark-submit --master yarn job.py`
 
-func runCommand(c *cli) *cobra.Command {
+func runCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- COMMAND [ARGUMENT…]",
 		Short:   "Start a command when there is room, and give all back at its end",
 		Long:    runText,
 		Example: runExamples,
-		Args:    atLeastOne,
+		Args:    cmdline.AtLeastOne,
 	}
 	f := addRequestFlags(cmd)
-	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
+	grace := cmdline.NewDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
 	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
@@ -113,7 +114,7 @@ func runCommand(c *cli) *cobra.Command {
 }
 
 // run runs a command with some options of client.Run. It fills in the others.
-func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunOptions, args, env []string) error {
+func runHere(ctx context.Context, c *cmdline.Invocation, cl *client.Client, options client.RunOptions, args, env []string) error {
 	req := options.Request
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,11 +122,11 @@ func runHere(ctx context.Context, c *cli, cl *client.Client, options client.RunO
 		req.RequestId = client.NewRequestID()
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
-	command.Stdin, command.Stdout, command.Stderr = c.in, c.Stdout(), c.Err
+	command.Stdin, command.Stdout, command.Stderr = c.In, c.Stdout(), c.Err
 	command.Env = append(append(inherited(), env...), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
 	// A command that reads from the terminal stays in our process group: in another it would be in
 	// the background and could not read.
-	group := !term.IsTerminal(int(c.in.Fd()))
+	group := !term.IsTerminal(int(c.In.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
 	held := holdCommand(command)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -65,7 +66,7 @@ func killed(state *os.ProcessState) bool {
 func endedAllocation(ctx context.Context, out *render.Printer, cl *client.Client, id string) (last *bursarv1.Allocation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	_ = waitFor(ctx, func() (bool, error) {
+	_ = cmdline.WaitFor(ctx, func() (bool, error) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
 		if render.HasEnded(res.GetAllocation()) {
 			last = res.GetAllocation()

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -21,7 +22,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nothing.Close()
-	c := newCLI(streams{nothing, nothing, nothing}, version)
+	c := cmdline.New(cmdline.Streams{In: nothing, Out: nothing, Err: nothing}, version)
 	away, err := client.New("127.0.0.1:1", client.WithoutRetries()) // nobody's
 	if err != nil {
 		t.Fatal(err)

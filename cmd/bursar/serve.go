@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -29,7 +30,7 @@ const (
 	agentFile       = "/etc/bursar/agent.yaml"
 )
 
-func coordinatorCommand(c *cli) *cobra.Command {
+func coordinatorCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
 		Short: "Keep the ledger: serve agents, gateways and operators",
@@ -43,7 +44,7 @@ default.`,
   bursar coordinator --data-dir /srv/bursar \
     --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
   BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, coordinatorFile)
@@ -89,7 +90,7 @@ default.`,
 	return cmd
 }
 
-func agentCommand(c *cli) *cobra.Command {
+func agentCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make this machine a host: measure it, track its engines",
@@ -107,7 +108,7 @@ every field has a default.`,
   bursar agent --coordinator consul --token-file /etc/bursar/token \
     --tls-ca /etc/bursar/ca.pem
   BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, agentFile)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -34,7 +35,7 @@ external clusters are known, and which are not.`,
   bursar status --addr coordinator-2:7070 -o json
   bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
   bursar status --addr consul`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, at, err := c.Coordinators(cmd.Context())
@@ -184,7 +185,7 @@ func auditCommand(c *servers.Connections) *cobra.Command {
 it says what, and ends with code 1.`,
 		Example: `  bursar audit
   bursar audit -o json | jq .violations`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.Coordinator(cmd.Context())

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -18,7 +19,7 @@ import (
 
 // stopFlags say what is stopped, and how.
 type stopFlags struct {
-	labels      filterFlag
+	labels      cmdline.FilterFlag
 	grace, wait time.Duration
 	reason      string
 	yes, dryRun bool
@@ -49,13 +50,13 @@ ended when --wait is over.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeAllocations(c),
 	}
-	f := stopFlags{labels: filterFlag{}, grace: 10 * time.Second}
+	f := stopFlags{labels: cmdline.FilterFlag{}, grace: 10 * time.Second}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "all with this label, * for any value; repeatable")
 	flags.BoolVar(&f.yes, "yes", false, "with --label: stop them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "stop nothing: print what would be stopped")
-	addDuration(flags, &f.wait, "wait", "w", "how long to wait until they have ended, such as 1m")
-	addDuration(flags, &f.grace, "grace", "", "time between SIGTERM and SIGKILL")
+	cmdline.AddDuration(flags, &f.wait, "wait", "w", "how long to wait until they have ended, such as 1m")
+	cmdline.AddDuration(flags, &f.grace, "grace", "", "time between SIGTERM and SIGKILL")
 	flags.StringVar(&f.reason, "reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(args); err != nil {
@@ -84,9 +85,9 @@ func (f *stopFlags) check(args []string) error {
 	case f.yes && f.dryRun:
 		return failure.Usagef("--yes and --dry-run: want one of them")
 	case f.wait < 0:
-		return failure.Usagef("--wait %s: want a duration that is not negative", hours(f.wait))
+		return failure.Usagef("--wait %s: want a duration that is not negative", cmdline.Hours(f.wait))
 	}
-	return withinBounds("--grace", f.grace, &bursarv1.StopRequest{}, "grace")
+	return cmdline.WithinBounds("--grace", f.grace, &bursarv1.StopRequest{}, "grace")
 }
 
 // stopLabelled stops all that live with labels. It prints them first.
@@ -173,7 +174,7 @@ func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bu
 // awaitEnd waits until an allocation has ended, and prints how it did.
 func awaitEnd(ctx context.Context, out *render.Printer, cl *client.Client, id string, most time.Duration) error {
 	var last *bursarv1.Allocation
-	err := waitFor(ctx, func() (bool, error) {
+	err := cmdline.WaitFor(ctx, func() (bool, error) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
 		last = res.GetAllocation()
 		return render.HasEnded(last), err
@@ -182,7 +183,7 @@ func awaitEnd(ctx context.Context, out *render.Printer, cl *client.Client, id st
 	case err == nil:
 		return render.PrintAllocationLine(out, last)
 	case ctx.Err() != nil:
-		return fmt.Errorf("allocation %s has not ended within %s", id, hours(most))
+		return fmt.Errorf("allocation %s has not ended within %s", id, cmdline.Hours(most))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/copying"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 )
@@ -21,7 +22,7 @@ import (
 const storeVariable = "BURSAR_COORDINATOR_STORE"
 
 func storeCommand(out *render.Printer) *cobra.Command {
-	return family("store", "Inspect, copy and repair the store of a coordinator",
+	return cmdline.Family("store", "Inspect, copy and repair the store of a coordinator",
 		`Store commands work on the rows that coordinators keep: in a file for one
 coordinator, or in a PostgreSQL database that several share.`,
 		storeInfoCommand(out), storeCopyCommand(out), storeSetAsideCommand(out), storeEpochCommand(out))
@@ -149,7 +150,7 @@ copy; copy again.`,
 		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db \
     --to-file /etc/bursar/store
   bursar store copy --from postgres://bursar@db1/bursar --to ./bursar.db`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	source := addStoreFlags(cmd, "from", "the store to copy: path of a file or postgres://…")

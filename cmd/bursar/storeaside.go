@@ -19,6 +19,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -79,7 +80,7 @@ again.`,
   bursar store set-aside host vm-17 --into aside.json \
     --store-file /etc/bursar/store --force
   bursar store set-aside --list --into aside.json`,
-		Args:              atMost(2),
+		Args:              cmdline.AtMost(2),
 		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
@@ -239,7 +240,7 @@ epochs more than 2^20 above the store's own. Coordinators refuse the agents'
 reports then, and name N. A coordinator that leads is deposed, and leads again
 above N.`,
 		Example:           `  bursar store epoch --at-least 1048999 --store-file /etc/bursar/store`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -24,7 +25,7 @@ import (
 )
 
 func tokenCommand(out *render.Printer) *cobra.Command {
-	token := family("token", "Make, list and revoke the tokens of callers",
+	token := cmdline.Family("token", "Make, list and revoke the tokens of callers",
 		`A coordinator knows its callers by their tokens. Its file of identities (the
 setting identities) has their hashes, names and roles. When the file changes,
 the change is in force within 2 s, without a restart. These commands work on the
@@ -60,7 +61,7 @@ add it by hand.
     --identities /etc/bursar/identities.yaml --out vm-1.token
   bursar token create --name nightly --role submitter --user etl \
     --not-after 2027-01-31`,
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
@@ -188,7 +189,7 @@ func tokenListCommand(out *render.Printer) *cobra.Command {
 		Long: `List shows the identities of a file, and checks the file: for each mistake it
 names the line.`,
 		Example:           "  bursar token list --identities /etc/bursar/identities.yaml",
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addIdentitiesFlag(cmd, "file of identities")
@@ -251,7 +252,7 @@ its tokens within 2 s, also on connections that are open. To replace a token
 without a gap, do not revoke it: put the hash of the new token next to the old
 one, tokenHash: ["sha256:…", "sha256:…"].`,
 		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
-		Args:              exactlyOne(),
+		Args:              cmdline.ExactlyOne(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addIdentitiesFlag(cmd, "file of identities")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/tracing"
 )
 
@@ -16,8 +17,8 @@ type program struct {
 
 // newProgram makes the servers of a command send traces if the environment asks for that. They are
 // sent when the command is done.
-func newProgram(ctx context.Context, c *cli, service string, log *slog.Logger) program {
-	traces := tracing.Open(ctx, service, c.version, log)
-	c.doAtEnd(traces.Close)
-	return program{c.version, traces}
+func newProgram(ctx context.Context, c *cmdline.Invocation, service string, log *slog.Logger) program {
+	traces := tracing.Open(ctx, service, c.Version, log)
+	c.AtEnd(traces.Close)
+	return program{c.Version, traces}
 }

@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -87,7 +88,7 @@ func statusOf(t *testing.T, coordinator bursarv1connect.ClusterServiceHandler) (
 		files[i] = f
 	}
 	began := time.Now()
-	code = execute(t.Context(), []string{"status", "--addr", server.URL}, streams{os.Stdin, files[0], files[1]})
+	code = execute(t.Context(), []string{"status", "--addr", server.URL}, cmdline.Streams{In: os.Stdin, Out: files[0], Err: files[1]})
 	took = time.Since(began)
 	var texts [2]string
 	for i, f := range files {

@@ -7,18 +7,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
-func versionCommand(c *cli) *cobra.Command {
+func versionCommand(c *cmdline.Invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Which bursar this is",
 		Long:              `Version shows which bursar this is, and what it was built with.`,
 		Example:           "  bursar version -o json",
-		Args:              noArguments,
+		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(*cobra.Command, []string) error { return printVersion(c.Printer, c.version) },
+		RunE:              func(*cobra.Command, []string) error { return printVersion(c.Printer, c.Version) },
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -36,16 +37,16 @@ message, with its "revision", "time" and "actor".`,
   bursar watch --label user=alice
   bursar watch 3f7k
   bursar watch --after 4711 -o json`,
-		Args:              atMost(1),
+		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: completeOneAllocation(c),
 	}
-	labels := filterFlag{}
+	labels := cmdline.FilterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
 	host := cmd.Flags().String("host", "", "only allocations on this host")
 	after := cmd.Flags().Uint64("after", 0, "changes after this revision (default: from now on)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, interrupts := catchInterrupts(cmd.Context())
-		defer interrupts.stop()
+		ctx, interrupts := cmdline.CatchInterrupts(cmd.Context())
+		defer interrupts.Stop()
 		cl, err := c.Either(cmd)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 // lookAgain is how often a command that waits for an end looks whether it has come.
 const lookAgain = 250 * time.Millisecond
 
-// waitFor looks until something has ended, or until the context has.
-func waitFor(ctx context.Context, ended func() (bool, error)) error {
+// WaitFor looks until something has ended, or until the context has.
+func WaitFor(ctx context.Context, ended func() (bool, error)) error {
 	pause := time.NewTicker(lookAgain)
 	defer pause.Stop()
 	for {

@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"os/exec"
@@ -54,21 +54,21 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 
 		// Labels: of requests, of hosts, of filters, of accounts and of rules.
 		labels := map[string]string{"user": labelValue().Filter(func(s string) bool { return s != "" }).Draw(t, "user"), "job/name": labelValue().Draw(t, "job")}
-		got := labelFlag{}
+		got := LabelFlag{}
 		set(t, got, "label", accepted(render.LabelsText(labels)))
 		if got["user"] != labels["user"] || got["job/name"] != labels["job/name"] {
 			t.Fatalf("%q is printed %s and read as %q", labels, render.LabelsText(labels), got)
 		}
-		filter := filterFlag{}
+		filter := FilterFlag{}
 		set(t, filter, "label", render.LabelsText(labels))
 		if filter["user"] != labels["user"] || filter["job/name"] != labels["job/name"] {
 			t.Fatalf("%q is printed %s and read as the filter %q", labels, render.LabelsText(labels), filter)
 		}
-		if back, err := selectorArg(accepted(render.SelectorText(labels))); err != nil || back["user"] != labels["user"] || back["job/name"] != labels["job/name"] {
+		if back, err := SelectorArg(accepted(render.SelectorText(labels))); err != nil || back["user"] != labels["user"] || back["job/name"] != labels["job/name"] {
 			t.Fatalf("%q is printed %s and read as the selector %q, %v", labels, render.SelectorText(labels), back, err)
 		}
 		account, _ := strings.CutPrefix(render.AccountText(&bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: labels}), "quota ")
-		if back, err := selectorArg(account); err != nil || back["user"] != labels["user"] {
+		if back, err := SelectorArg(account); err != nil || back["user"] != labels["user"] {
 			t.Fatalf("the account of %q is printed %s and read as %q, %v", labels, account, back, err)
 		}
 
@@ -76,22 +76,22 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		at := resource.Address{Kind: "yarn", Cluster: anyName(1, 6).Draw(t, "cluster"), Path: queuePath().Draw(t, "path"), Partition: anyName(0, 6).Draw(t, "partition")}
 		name := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: map[string]string{"kind": at.Kind, "cluster": at.Cluster, "path": at.Path, "partition": at.Partition}}
 		queue, _ := strings.CutPrefix(render.AccountText(name), "queue ")
-		if back, err := queueArg(accepted(queue)); err != nil || back != at {
+		if back, err := QueueArg(accepted(queue)); err != nil || back != at {
 			t.Fatalf("%q is printed %s and read as %q, %v", at, queue, back, err)
 		}
-		if kind, cluster, err := clusterArg(accepted(render.ClusterText(at.Kind, at.Cluster))); err != nil || kind != at.Kind || cluster != at.Cluster {
+		if kind, cluster, err := ClusterArg(accepted(render.ClusterText(at.Kind, at.Cluster))); err != nil || kind != at.Kind || cluster != at.Cluster {
 			t.Fatalf("%q is printed %s and read as %q, %v", at.Cluster, render.ClusterText(at.Kind, at.Cluster), cluster, err)
 		}
 		var parts []resource.External
 		part := resource.NewResource(resource.Vector{}).WithPart(at, resource.Vector{}.WithMemory(1<<30).With("yarn.io/gpu", 2))
-		set(t, externalFlag{parts: &parts}, "external", accepted(part.String()))
+		set(t, ExternalFlag{Parts: &parts}, "external", accepted(part.String()))
 		if len(parts) != 1 || !parts[0].Equal(part.External[0]) {
 			t.Fatalf("%q is printed %s and read as %q", at, part, parts)
 		}
 		limit := at
 		limit.Partition, limit.Cluster = "", "prod"
 		var limits []resource.External
-		set(t, externalFlag{&limits, true}, "external", accepted(limit.String()+",memory=1GiB"))
+		set(t, ExternalFlag{&limits, true}, "external", accepted(limit.String()+",memory=1GiB"))
 		if len(limits) != 1 || limits[0].Address != limit {
 			t.Fatalf("the limit of %q is printed %s and read as %q", limit, limit, limits)
 		}
@@ -99,7 +99,7 @@ func TestEveryPrintedNameIsAccepted(t *testing.T) {
 		// Ids that clusters give.
 		ids := rapid.SliceOfN(anyName(1, 8), 1, 3).Draw(t, "ids")
 		var back []string
-		set(t, namesFlag{&back, "id"}, "application", accepted(render.NamesText(ids)))
+		set(t, NamesFlag{&back, "id"}, "application", accepted(render.NamesText(ids)))
 		if !slices.Equal(back, ids) {
 			t.Fatalf("%q are printed %s and read as %q", ids, render.NamesText(ids), back)
 		}
@@ -136,12 +136,12 @@ func TestNamesThatLookAlikeArePrintedApart(t *testing.T) {
 // The form of before, with backslashes, is refused and not read as another name.
 func TestEscapesOfBeforeAreNotReadAsOtherNames(t *testing.T) {
 	for _, text := range []string{`user=a\,b`, `user=CORP\\alice`, `user=a\,b=c`} {
-		err := labelFlag{}.Set(text)
+		err := LabelFlag{}.Set(text)
 		if err == nil || !strings.Contains(err.Error(), "double quotes") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	got := labelFlag{}
+	got := LabelFlag{}
 	if err := got.Set(`user=CORP\alice`); err != nil || got[label.User] != `CORP\alice` {
 		t.Errorf("%q, %v", got, err)
 	}

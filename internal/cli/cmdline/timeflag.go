@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"errors"
@@ -10,23 +10,23 @@ import (
 	"github.com/bursar/bursar/internal/duration"
 )
 
-// timeFlag is a time: a day or a time in this machine's zone, a time with its zone, or how long ago
+// TimeFlag is a time: a day or a time in this machine's zone, a time with its zone, or how long ago
 // it was.
-type timeFlag struct {
-	text string // as it was typed; empty: no time was
-	time time.Time
+type TimeFlag struct {
+	Text string // as it was typed; empty: no time was
+	Time time.Time
 }
 
-func (f *timeFlag) String() string { return f.text }
+func (f *TimeFlag) String() string { return f.Text }
 
-func (f *timeFlag) Type() string { return "time" }
+func (f *TimeFlag) Type() string { return "time" }
 
-func (f *timeFlag) Set(text string) error {
+func (f *TimeFlag) Set(text string) error {
 	read, err := parseTime(text, time.Now())
 	if err != nil {
 		return err
 	}
-	f.text, f.time = text, read
+	f.Text, f.Time = text, read
 	return nil
 }
 
@@ -43,10 +43,10 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, errors.New("want a day such as 2027-01-31, a time such as '2027-01-31 08:00:00' or 2027-01-31T08:00:00Z, or how long ago it was, such as 2h")
 }
 
-// message is the time of a request; nil if none was typed.
-func (f *timeFlag) message() *timestamppb.Timestamp {
-	if f.text == "" {
+// Message is the time of a request; nil if none was typed.
+func (f *TimeFlag) Message() *timestamppb.Timestamp {
+	if f.Text == "" {
 		return nil
 	}
-	return timestamppb.New(f.time)
+	return timestamppb.New(f.Time)
 }

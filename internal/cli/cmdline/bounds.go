@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/bursar/bursar/internal/cli/failure"
 )
 
-// withinBounds refuses a duration that the contract does not allow for a field of a request, and
+// WithinBounds refuses a duration that the contract does not allow for a field of a request, and
 // names the flag. Zero is not set.
-func withinBounds(flag string, value time.Duration, request proto.Message, field protoreflect.Name) error {
+func WithinBounds(flag string, value time.Duration, request proto.Message, field protoreflect.Name) error {
 	if value == 0 {
 		return nil
 	}
@@ -24,19 +24,19 @@ func withinBounds(flag string, value time.Duration, request proto.Message, field
 	}
 	bounds := rules.GetDuration()
 	if value < 0 {
-		return failure.Usagef("%s %s: want a duration that is not negative", flag, hours(value))
+		return failure.Usagef("%s %s: want a duration that is not negative", flag, Hours(value))
 	}
 	if least := bounds.GetGte().AsDuration(); value < least {
-		return failure.Usagef("%s %s: want at least %s", flag, hours(value), hours(least))
+		return failure.Usagef("%s %s: want at least %s", flag, Hours(value), Hours(least))
 	}
 	if most := bounds.GetLte().AsDuration(); most > 0 && value > most {
-		return failure.Usagef("%s %s: want at most %s", flag, hours(value), hours(most))
+		return failure.Usagef("%s %s: want at most %s", flag, Hours(value), Hours(most))
 	}
 	return nil
 }
 
-// hours writes 168h, not 168h0m0s.
-func hours(d time.Duration) string {
+// Hours writes 168h, not 168h0m0s.
+func Hours(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"errors"
@@ -11,23 +11,23 @@ import (
 // maxFile bounds a file of rules or queues, in bytes. Coordinators have the same bound.
 const maxFile = 8 << 20
 
-// readFile reads a file, or standard input if the name is "-".
-func (c *cli) readFile(file string) (name string, data []byte, err error) {
+// ReadFile reads a file, or standard input if the name is "-".
+func (c *Invocation) ReadFile(file string) (name string, data []byte, err error) {
 	if file == "-" {
 		name = "stdin"
-		data, err = regularfile.ReadBounded(name, c.in, maxFile)
+		data, err = regularfile.ReadBounded(name, c.In, maxFile)
 	} else {
 		name = file
 		data, err = regularfile.ReadInput(file, maxFile)
 	}
 	if err != nil {
-		return "", nil, unusable(fmt.Errorf("read: %w", err))
+		return "", nil, Unusable(fmt.Errorf("read: %w", err))
 	}
 	return name, data, nil
 }
 
-// unusable gives the error of an input that can never be read the exit code for bad data.
-func unusable(err error) error {
+// Unusable gives the error of an input that can never be read the exit code for bad data.
+func Unusable(err error) error {
 	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
 		return &failure.Exit{Code: failure.ExitData, Err: err}
 	}

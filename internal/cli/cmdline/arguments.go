@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions
+// NoArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions
 // do. Their errors say what is wrong and what would be right.
-func noArguments(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
+func NoArguments(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 
-func exactlyOne() cobra.PositionalArgs { return cobra.MatchAll(atLeastOne, atMost(1)) }
+func ExactlyOne() cobra.PositionalArgs { return cobra.MatchAll(AtLeastOne, AtMost(1)) }
 
-func atMost(n int) cobra.PositionalArgs {
+func AtMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch wanted := argumentsOf(cmd); {
 		case len(args) <= n:
@@ -21,14 +21,14 @@ func atMost(n int) cobra.PositionalArgs {
 		case wanted == "":
 			return fmt.Errorf("%q: %s takes flags only", args[n], cmd.CommandPath())
 		default:
-			return fmt.Errorf("%q is one argument too many: want %s %s%s", args[n], cmd.CommandPath(), wanted, singular(cmd, args[0]))
+			return fmt.Errorf("%q is one argument too many: want %s %s%s", args[n], cmd.CommandPath(), wanted, Singular(cmd, args[0]))
 		}
 	}
 }
 
-// singular says which command was meant if a listing was given a word of its singular, as in "hosts
+// Singular says which command was meant if a listing was given a word of its singular, as in "hosts
 // drain vm-1"; else nothing.
-func singular(cmd *cobra.Command, word string) string {
+func Singular(cmd *cobra.Command, word string) string {
 	for _, other := range cmd.Parent().Commands() {
 		if other.Name()+"s" != cmd.Name() {
 			continue
@@ -42,7 +42,7 @@ func singular(cmd *cobra.Command, word string) string {
 	return ""
 }
 
-func atLeastOne(cmd *cobra.Command, args []string) error {
+func AtLeastOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}

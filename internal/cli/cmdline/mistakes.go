@@ -1,4 +1,4 @@
-package main
+package cmdline
 
 import (
 	"errors"
@@ -17,77 +17,77 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// durationFlag is a duration as people type it: 30s, 1h30m, 1d.
-type durationFlag struct{ value *time.Duration }
+// DurationFlag is a duration as people type it: 30s, 1h30m, 1d.
+type DurationFlag struct{ Value *time.Duration }
 
 // String is empty for zero, so that no help text calls it a default.
-func (f durationFlag) String() string {
-	if f.value == nil || *f.value == 0 {
+func (f DurationFlag) String() string {
+	if f.Value == nil || *f.Value == 0 {
 		return ""
 	}
-	return hours(*f.value)
+	return Hours(*f.Value)
 }
 
-func (f durationFlag) Type() string { return "duration" }
+func (f DurationFlag) Type() string { return "duration" }
 
-func (f durationFlag) Set(text string) error {
+func (f DurationFlag) Set(text string) error {
 	d, err := duration.Parse(text)
 	if err == nil {
-		*f.value = d
+		*f.Value = d
 	}
 	return err //nolint:wrapcheck // says all
 }
 
-// ttlFlag is a durationFlag that may be left out, but not zero: that reads as no time at all, and a
+// TTLFlag is a durationFlag that may be left out, but not zero: that reads as no time at all, and a
 // server takes it for its default.
-type ttlFlag struct{ durationFlag }
+type TTLFlag struct{ DurationFlag }
 
-func (f ttlFlag) Set(text string) error {
-	if err := f.durationFlag.Set(text); err != nil {
+func (f TTLFlag) Set(text string) error {
+	if err := f.DurationFlag.Set(text); err != nil {
 		return err
 	}
-	if *f.value == 0 {
+	if *f.Value == 0 {
 		return errors.New("want at least 1s, or no --ttl for the default")
 	}
 	return nil
 }
 
-// hostFlag is the id of a host. An empty one is refused: it comes from a variable that is not set,
+// HostFlag is the id of a host. An empty one is refused: it comes from a variable that is not set,
 // and would mean any host.
-type hostFlag struct{ id *string }
+type HostFlag struct{ ID *string }
 
-func (f hostFlag) String() string {
-	if f.id == nil {
+func (f HostFlag) String() string {
+	if f.ID == nil {
 		return ""
 	}
-	return *f.id
+	return *f.ID
 }
 
-func (f hostFlag) Type() string { return "string" }
+func (f HostFlag) Type() string { return "string" }
 
-func (f hostFlag) Set(text string) error {
+func (f HostFlag) Set(text string) error {
 	if text == "" {
 		return errors.New("want a host id")
 	}
-	*f.id = text
+	*f.ID = text
 	return nil
 }
 
-// addDuration adds a flag. It keeps the value that is there as the default.
-func addDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
-	flags.VarP(durationFlag{into}, name, shorthand, usage)
+// AddDuration adds a flag. It keeps the value that is there as the default.
+func AddDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
+	flags.VarP(DurationFlag{into}, name, shorthand, usage)
 }
 
-// newDuration adds a flag with a default.
-func newDuration(flags *pflag.FlagSet, standard time.Duration, name, usage string) *time.Duration {
+// NewDuration adds a flag with a default.
+func NewDuration(flags *pflag.FlagSet, standard time.Duration, name, usage string) *time.Duration {
 	value := standard
-	addDuration(flags, &value, name, "", usage)
+	AddDuration(flags, &value, name, "", usage)
 	return &value
 }
 
-// flagMistake says which flag has a wrong value, the value, and what would be right. Other
+// FlagMistake says which flag has a wrong value, the value, and what would be right. Other
 // mistakes are told in the library's words.
-func flagMistake(_ *cobra.Command, err error) error {
+func FlagMistake(_ *cobra.Command, err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
@@ -112,13 +112,13 @@ func flagMistake(_ *cobra.Command, err error) error {
 	}
 	want := wantedNumber(flag.Value.Type())
 	if flag.Name == "pid" {
-		want = wantedPID
+		want = WantedPID
 	}
 	if want != "" {
 		return fmt.Errorf("--%s %q: want %s", flag.Name, wrong.GetValue(), want)
 	}
 	switch flag.Value.(type) {
-	case *timeFlag, hostFlag:
+	case *TimeFlag, HostFlag:
 		return fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), cause)
 	}
 	return fmt.Errorf("--%s %s: %w", flag.Name, render.Shown(wrong.GetValue()), cause)
@@ -139,3 +139,6 @@ func wantedNumber(flagType string) string {
 	}
 	return ""
 }
+
+// WantedPID is what --pid wants.
+const WantedPID = "the number of a process, 1 or more"
