@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -125,7 +126,7 @@ id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: completeAllocations(c),
+		ValidArgsFunction: lookup.CompleteAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -149,7 +150,7 @@ id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: completeAllocations(c),
+		ValidArgsFunction: lookup.CompleteAllocations(c),
 	}
 	ttl := new(time.Duration)
 	cmd.Flags().Var(cmdline.TTLFlag{DurationFlag: cmdline.DurationFlag{Value: ttl}}, "ttl", "from now on (default: as long as at first)")
@@ -189,13 +190,13 @@ func onEachAllocation(
 		return err
 	}
 	ctx := cmd.Context()
-	return c.EachID(texts, allocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.Printer, cl, id, do) })
+	return c.EachID(texts, lookup.AllocationIDs(ctx, cl), func(id string) error { return onAllocationID(ctx, c.Printer, cl, id, do) })
 }
 
 func onAllocationAt(
 	ctx context.Context, out *render.Printer, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
-	id, err := allocationID(ctx, cl, text)
+	id, err := lookup.AllocationID(ctx, cl, text)
 	if err != nil {
 		return err
 	}

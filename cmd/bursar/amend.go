@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -29,7 +30,7 @@ by "bursar resize".`,
   bursar amend 3f7k --wait 1h
   bursar amend 3f7k --priority 10`,
 		Args:              cmdline.ExactlyOne(),
-		ValidArgsFunction: completeOneAllocation(c),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
 	var size cmdline.SizeFlags
 	cmdline.AddSizeFlags(cmd, &size)

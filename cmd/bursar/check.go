@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -39,7 +40,7 @@ is one answer for each cluster.`,
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeProviders(c.Connections),
+		ValidArgsFunction: lookup.CompleteProviders(c.Connections),
 	}
 	file := cmd.Flags().StringP("file", "f", "", "file of providers to check from here; - is standard input")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")

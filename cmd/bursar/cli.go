@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 )
@@ -113,7 +114,7 @@ Try it on this machine:
 	root.AddCommand(versionCommand(c))
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
-	complete(c.Connections, root)
+	lookup.Complete(c.Connections, root)
 	inOrder(root)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
 	return root

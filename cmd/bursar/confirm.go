@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -63,7 +64,7 @@ out.`,
   # in a script that "bursar run" runs
   bursar confirm --application application_1700000000000_0042`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeOneAllocation(c),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
 	var f confirmFlags
 	flags := cmd.Flags()

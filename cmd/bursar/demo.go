@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -45,12 +46,12 @@ func showDemo(ctx context.Context, c *servers.Connections, cl *client.Client, ho
 		return err
 	}
 	c.Printf("\n$ bursar allocations --label user=demo\n")
-	list := listFlags{labels: cmdline.FilterFlag{"user": "demo"}}
-	now, _, err := list.list(ctx, cl)
+	list := lookup.Filter{Labels: cmdline.FilterFlag{"user": "demo"}}
+	now, _, err := list.List(ctx, cl)
 	if err != nil {
 		return err
 	}
-	render.PrintAllocations(c.Printer, now.GetAllocations(), list.text())
+	render.PrintAllocations(c.Printer, now.GetAllocations(), list.Text())
 	c.Printf("\n")
 	return nil
 }

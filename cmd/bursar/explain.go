@@ -8,6 +8,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -38,7 +39,7 @@ the agent's host.`,
   bursar explain -m 4GiB -l user=alice \
     --external yarn:prod:root.a,memory=64GiB,cpu=16`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeOneAllocation(c),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
 	f := addRequestFlags(cmd)
 	addPlaceFlags(cmd, f)
@@ -71,7 +72,7 @@ func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client,
 	if f.resource.IsSet() || len(f.labels) > 0 {
 		return nil, failure.Usagef("an id and the flags of a request: want one of them")
 	}
-	id, err := allocationID(ctx, cl, args[0])
+	id, err := lookup.AllocationID(ctx, cl, args[0])
 	if err != nil {
 		return nil, err
 	}

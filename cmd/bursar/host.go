@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -43,7 +44,7 @@ another host's name does not count.`,
   bursar host cordon vm-1 --for 2h
   bursar host cordon vm-9 --exact --reason "burn-in"`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: offerHosts(c),
+		ValidArgsFunction: lookup.OfferHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	length := cmdline.NewDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
@@ -57,7 +58,7 @@ another host's name does not count.`,
 			req.Length = durationpb.New(*length)
 		}
 		resolve := func(ctx context.Context, cl *client.Client) func(string) (string, error) {
-			return hostsToCome(ctx, cl, *exact)
+			return lookup.HostsToCome(ctx, cl, *exact)
 		}
 		return onHosts(c, cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
@@ -82,9 +83,9 @@ func hostUncordonCommand(c *servers.Connections) *cobra.Command {
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: offerHosts(c),
+		ValidArgsFunction: lookup.OfferHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onHosts(c, cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+			return onHosts(c, cmd, args, lookup.HostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
 				return res.GetHost(), err
 			})
@@ -106,7 +107,7 @@ code 1 when the time is over.`,
   bursar host drain vm-1 --deadline 10m --reason "disk failing"
   bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: offerHosts(c),
+		ValidArgsFunction: lookup.OfferHosts(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	deadline := cmdline.NewDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
@@ -124,7 +125,7 @@ code 1 when the time is over.`,
 			return err
 		}
 		var full []string // hosts on which something is left
-		failed := c.EachID(args, hostsToCome(cmd.Context(), cl, *exact), func(id string) error {
+		failed := c.EachID(args, lookup.HostsToCome(cmd.Context(), cl, *exact), func(id string) error {
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {
 				req.Deadline = durationpb.New(*deadline)
@@ -186,7 +187,7 @@ wants whole ids: the beginning of one could be that of another host later.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: offerHosts(c),
+		ValidArgsFunction: lookup.OfferHosts(c),
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -233,13 +234,13 @@ accepts all on the host. Look at them first, with
 		Example: `  bursar host accept vm-1
   bursar host accept vm-1 9hxn2v4c3t0e1`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: offerHosts(c),
+		ValidArgsFunction: lookup.OfferHosts(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.Coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}
-			host, err := hostID(cmd.Context(), cl, args[0])
+			host, err := lookup.HostID(cmd.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -33,7 +34,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
   bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
     select((.headroomBytes | tonumber) < 4294967296) | .id'`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeHosts(c),
+		ValidArgsFunction: lookup.CompleteHosts(c),
 	}
 	labels := cmdline.FilterFlag{}
 	var states []string
@@ -45,7 +46,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			return err
 		}
 		if len(args) == 1 {
-			id, err := hostID(cmd.Context(), cl, args[0])
+			id, err := lookup.HostID(cmd.Context(), cl, args[0])
 			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 				if meant := cmdline.Singular(cmd, args[0]); meant != "" {
 					err = &failure.Hinted{Err: err, Hint: strings.TrimPrefix(meant, "; ")}

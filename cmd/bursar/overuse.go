@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -13,7 +14,7 @@ import (
 // main process has ended; none if the caller may not know.
 func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.Time) (facts []string) {
 	req := &bursarv1.AllocationServiceListRequest{
-		HostId: host, PageSize: maxPage, States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE},
+		HostId: host, PageSize: lookup.MaxPage, States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE},
 	}
 	for page, err := range cl.ListAllocations(ctx, req) {
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -116,7 +117,7 @@ machine.`,
     basePath=/gateway/prod/resourcemanager/v1/cluster auth=basic user=bursar \
     passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: completeProviders(c),
+		ValidArgsFunction: lookup.CompleteProviders(c),
 	}
 	var f providerFlags
 	cmd.Flags().BoolVar(&f.isDefault, "default", false, "requests that name no cluster mean this one")
@@ -209,7 +210,7 @@ released; nothing new is granted there. A provider from a file is removed from
 that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
 		Args:              cmdline.ExactlyOne(),
-		ValidArgsFunction: completeProviders(c),
+		ValidArgsFunction: lookup.CompleteProviders(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, cluster, err := cmdline.ClusterArg(args[0])
 			if err != nil {
@@ -239,7 +240,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: completeProviders(c),
+		ValidArgsFunction: lookup.CompleteProviders(c),
 	}
 	var f providerFlags
 	f.addSite(cmd)

@@ -60,7 +60,7 @@ func printProviders(out *render.Printer, list []*bursarv1.Provider) {
 	for _, p := range list {
 		h := p.GetHealth()
 		row := []string{
-			render.ProviderName(p), defaultText(p, list), p.GetSource(), providerState(p), h.GetServer(), render.Count(int64(h.GetQueues())), render.Count(int64(h.GetApplications())),
+			render.ProviderName(p), defaultText(p, list), p.GetSource(), render.ProviderState(p), h.GetServer(), render.Count(int64(h.GetQueues())), render.Count(int64(h.GetApplications())),
 			render.Since(h.GetSnapshotTime(), now), secondsText(h.GetInterval().AsDuration()), render.Count(int64(h.GetFailures())),
 		}
 		if out.Wide() {
@@ -69,11 +69,6 @@ func printProviders(out *render.Printer, list []*bursarv1.Provider) {
 		rows = append(rows, append(row, render.OneLine(h.GetMessage())))
 	}
 	out.Table(header, rows)
-}
-
-// providerState is "known" for STATE_KNOWN.
-func providerState(p *bursarv1.Provider) string {
-	return strings.ToLower(strings.TrimPrefix(p.GetHealth().GetState().String(), "STATE_"))
 }
 
 // defaultText says whether a cluster is the default of its kind: by its configuration, or as the

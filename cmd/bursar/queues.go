@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -49,7 +50,7 @@ queue by its full path, or by its last name if that is unique.`,
   # how bursar reads an answer of YARN
   bursar queues decode -f scheduler.json`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeQueues(c.Connections),
+		ValidArgsFunction: lookup.CompleteQueues(c.Connections),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var at resource.Address
@@ -111,7 +112,7 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address, unr
 		at.Cluster = top.GetCluster()
 	}
 	all := &bursarv1.QueueServiceListResponse{}
-	req := &bursarv1.QueueServiceListRequest{Kind: at.Kind, Cluster: at.Cluster, PageSize: maxPage}
+	req := &bursarv1.QueueServiceListRequest{Kind: at.Kind, Cluster: at.Cluster, PageSize: lookup.MaxPage}
 	if top == nil {
 		req.MaxUnreported = unreported
 	}

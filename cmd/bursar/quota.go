@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/quotafile"
@@ -65,7 +66,7 @@ and "over" lists those accounts.`,
 
   bursar quota set '*' --instances 500`,
 		Args:              cmdline.ExactlyOne(),
-		ValidArgsFunction: completeSelectors(c),
+		ValidArgsFunction: lookup.CompleteSelectors(c),
 	}
 	var limit, guaranteed cmdline.SizeFlags
 	cmdline.AddResourceFlags(cmd, &limit.Vector)
@@ -121,7 +122,7 @@ file hides the rule, delete says that the file's stays in force.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
 		Args:              cmdline.ExactlyOne(),
-		ValidArgsFunction: completeSelectors(c),
+		ValidArgsFunction: lookup.CompleteSelectors(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := cmdline.SelectorArg(args[0])
 			if err != nil {

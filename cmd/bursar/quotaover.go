@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -86,8 +87,8 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 			exact[key] = value
 		}
 	}
-	holding := listFlags{labels: exact, states: []string{"reserved", "active"}}
-	list, _, err := holding.list(ctx, cl)
+	holding := lookup.Filter{Labels: exact, States: []string{"reserved", "active"}}
+	list, _, err := holding.List(ctx, cl)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -35,7 +36,7 @@ rule is in force.`,
 			return err
 		}
 		all := &bursarv1.QuotaServiceListResponse{}
-		for page, err := range cl.ListQuotas(cmd.Context(), &bursarv1.QuotaServiceListRequest{Labels: labels, PageSize: maxPage}) {
+		for page, err := range cl.ListQuotas(cmd.Context(), &bursarv1.QuotaServiceListRequest{Labels: labels, PageSize: lookup.MaxPage}) {
 			if err != nil {
 				return err
 			}

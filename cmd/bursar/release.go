@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -34,7 +35,7 @@ several ids. The exit code is that of the first failure.`,
   bursar release 3f7k 9ab2 --reason "session closed"
   bursar release 3f7k --force --reason "its host is gone for good"`,
 		Args:              cmdline.AtLeastOne,
-		ValidArgsFunction: completeAllocations(c),
+		ValidArgsFunction: lookup.CompleteAllocations(c),
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	force := cmd.Flags().Bool("force", false, "give it back although the engine may run: only for operators")
@@ -45,7 +46,7 @@ several ids. The exit code is that of the first failure.`,
 		}
 		unknown := make(map[string]error) // by what was typed
 		resolve := func(text string) (string, error) {
-			id, err := allocationID(cmd.Context(), cl, text)
+			id, err := lookup.AllocationID(cmd.Context(), cl, text)
 			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 				unknown[text] = err
 				return text, nil
@@ -103,7 +104,7 @@ engine's host does about that.`,
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
 		Args:              cmdline.ExactlyOne(),
-		ValidArgsFunction: completeOneAllocation(c),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
 	var entitled cmdline.SizeFlags
 	cmdline.AddSizeFlags(cmd, &entitled)

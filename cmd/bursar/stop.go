@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -48,7 +49,7 @@ ended when --wait is over.`,
   bursar stop -l user=alice --dry-run
   bursar stop -l user=alice --yes`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeAllocations(c),
+		ValidArgsFunction: lookup.CompleteAllocations(c),
 	}
 	f := stopFlags{labels: cmdline.FilterFlag{}, grace: 10 * time.Second}
 	flags := cmd.Flags()
@@ -92,8 +93,8 @@ func (f *stopFlags) check(args []string) error {
 
 // stopLabelled stops all that live with labels. It prints them first.
 func stopLabelled(ctx context.Context, c *failure.Reporter, cl *client.Client, f *stopFlags) error {
-	live := listFlags{labels: f.labels}
-	found, _, err := live.list(ctx, cl)
+	live := lookup.Filter{Labels: f.labels}
+	found, _, err := live.List(ctx, cl)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func printEach(out *render.Printer, found *bursarv1.AllocationServiceListRespons
 // stop asks for the end of each, and then waits for the ends.
 func stopEach(ctx context.Context, c *failure.Reporter, cl *client.Client, texts []string, f *stopFlags) error {
 	var asked []string
-	failed := c.EachID(texts, allocationIDs(ctx, cl), func(id string) error {
+	failed := c.EachID(texts, lookup.AllocationIDs(ctx, cl), func(id string) error {
 		a, err := f.stop(ctx, cl, id)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -38,7 +39,7 @@ message, with its "revision", "time" and "actor".`,
   bursar watch 3f7k
   bursar watch --after 4711 -o json`,
 		Args:              cmdline.AtMost(1),
-		ValidArgsFunction: completeOneAllocation(c),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
 	labels := cmdline.FilterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
@@ -67,7 +68,7 @@ message, with its "revision", "time" and "actor".`,
 		known := make(render.OverUsers)
 		req := &bursarv1.AllocationServiceWatchRequest{AfterRevision: *after, Labels: labels, HostId: *host}
 		if len(args) == 1 {
-			if req.Id, err = allocationID(ctx, cl, args[0]); err != nil {
+			if req.Id, err = lookup.AllocationID(ctx, cl, args[0]); err != nil {
 				return err
 			}
 		}

@@ -56,3 +56,8 @@ func NormalizationText(n *bursarv1.Normalization) string {
 	}
 	return text
 }
+
+// ProviderState is "known" for STATE_KNOWN.
+func ProviderState(p *bursarv1.Provider) string {
+	return strings.ToLower(strings.TrimPrefix(p.GetHealth().GetState().String(), "STATE_"))
+}

@@ -1,4 +1,4 @@
-package main
+package lookup
 
 import (
 	"context"
@@ -21,9 +21,9 @@ const (
 	maxCandidates = 8
 )
 
-// allocationID completes the beginning of an allocation's id, live or ended, or finds it by its
+// AllocationID completes the beginning of an allocation's id, live or ended, or finds it by its
 // request id. A whole id is taken as it is.
-func allocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
+func AllocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
 		return "", failure.Usagef("an id that is empty")
 	}
@@ -64,13 +64,13 @@ func isAllocationID(text string) bool {
 	return err == nil
 }
 
-// allocationIDs is allocationID for eachID.
-func allocationIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
-	return func(text string) (string, error) { return allocationID(ctx, cl, text) }
+// AllocationIDs is allocationID for eachID.
+func AllocationIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
+	return func(text string) (string, error) { return AllocationID(ctx, cl, text) }
 }
 
-// hostID completes the beginning of a host's id.
-func hostID(ctx context.Context, cl *client.Client, text string) (string, error) {
+// HostID completes the beginning of a host's id.
+func HostID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
 		return "", failure.Usagef("an id that is empty")
 	}
@@ -89,19 +89,19 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	return id, err
 }
 
-// hostIDs is hostID for eachID.
-func hostIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
-	return func(text string) (string, error) { return hostID(ctx, cl, text) }
+// HostIDs is hostID for eachID.
+func HostIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
+	return func(text string) (string, error) { return HostID(ctx, cl, text) }
 }
 
-// hostsToCome is hostIDs for orders that may come before their host. A text that begins no host's
+// HostsToCome is hostIDs for orders that may come before their host. A text that begins no host's
 // id is the whole id of one that has not come; with exact, each text is a whole id.
-func hostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text string) (string, error) {
+func HostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text string) (string, error) {
 	return func(text string) (string, error) {
 		if exact && text != "" {
 			return text, nil
 		}
-		id, err := hostID(ctx, cl, text)
+		id, err := HostID(ctx, cl, text)
 		if _, missing := errors.AsType[*failure.NoSuch](err); missing {
 			return text, nil
 		}
@@ -125,8 +125,8 @@ func unique(what, text string, ids []string) (string, error) {
 	return "", &failure.Ambiguous{What: what, Prefix: text, Candidates: ids[:min(len(ids), maxCandidates)], More: len(ids) > maxCandidates}
 }
 
-// completeAllocations offers the shell ids of live allocations.
-func completeAllocations(c *servers.Connections) cobra.CompletionFunc {
+// CompleteAllocations offers the shell ids of live allocations.
+func CompleteAllocations(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		cl, err := c.Either(cmd)
 		if err != nil {
@@ -144,27 +144,27 @@ func completeAllocations(c *servers.Connections) cobra.CompletionFunc {
 	}
 }
 
-// completeOneAllocation offers ids for the first argument only.
-func completeOneAllocation(c *servers.Connections) cobra.CompletionFunc {
+// CompleteOneAllocation offers ids for the first argument only.
+func CompleteOneAllocation(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return completeAllocations(c)(cmd, args, prefix)
+		return CompleteAllocations(c)(cmd, args, prefix)
 	}
 }
 
-// completeHosts offers the shell ids of hosts.
-func completeHosts(c *servers.Connections) cobra.CompletionFunc {
+// CompleteHosts offers the shell ids of hosts.
+func CompleteHosts(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return offerHosts(c)(cmd, args, prefix)
+		return OfferHosts(c)(cmd, args, prefix)
 	}
 }
 
-func offerHosts(c *servers.Connections) cobra.CompletionFunc {
+func OfferHosts(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
@@ -182,8 +182,8 @@ func offerHosts(c *servers.Connections) cobra.CompletionFunc {
 	}
 }
 
-// completeSelectors offers the shell the selectors of quota rules.
-func completeSelectors(c *servers.Connections) cobra.CompletionFunc {
+// CompleteSelectors offers the shell the selectors of quota rules.
+func CompleteSelectors(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -204,11 +204,11 @@ func completeSelectors(c *servers.Connections) cobra.CompletionFunc {
 	}
 }
 
-// complete adds the values that the shell can offer for flags, to every command that has them.
-func complete(c *servers.Connections, cmd *cobra.Command) {
+// Complete adds the values that the shell can offer for flags, to every command that has them.
+func Complete(c *servers.Connections, cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
-		"host":     offerHosts(c),
-		"avoid":    offerHosts(c),
+		"host":     OfferHosts(c),
+		"avoid":    OfferHosts(c),
 		"external": offerQueues(c),
 		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
@@ -220,13 +220,13 @@ func complete(c *servers.Connections, cmd *cobra.Command) {
 	}
 	if cmd.HasParent() {
 		for _, child := range cmd.Commands() {
-			complete(c, child)
+			Complete(c, child)
 		}
 		return
 	}
 	_ = cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]cobra.Completion{render.OutputTable, render.OutputWide, render.OutputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	for _, child := range cmd.Commands() {
-		complete(c, child)
+		Complete(c, child)
 	}
 }

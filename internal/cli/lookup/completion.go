@@ -1,4 +1,4 @@
-package main
+package lookup
 
 import (
 	"github.com/spf13/cobra"
@@ -8,8 +8,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// completeProviders offers the shell the clusters that providers read.
-func completeProviders(c *servers.Connections) cobra.CompletionFunc {
+// CompleteProviders offers the shell the clusters that providers read.
+func CompleteProviders(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -24,14 +24,14 @@ func completeProviders(c *servers.Connections) cobra.CompletionFunc {
 		}
 		var found []cobra.Completion
 		for _, p := range res.GetProviders() {
-			found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), providerState(p)))
+			found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), render.ProviderState(p)))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeQueues offers the shell queues, as an argument or for --external.
-func completeQueues(c *servers.Connections) cobra.CompletionFunc {
+// CompleteQueues offers the shell queues, as an argument or for --external.
+func CompleteQueues(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -46,7 +46,7 @@ func offerQueues(c *servers.Connections) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		page, err := cl.Queues().List(cmd.Context(), &bursarv1.QueueServiceListRequest{PageSize: maxPage})
+		page, err := cl.Queues().List(cmd.Context(), &bursarv1.QueueServiceListRequest{PageSize: MaxPage})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
