@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/requests"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -45,21 +46,21 @@ it, the reservation expires. Without --host bursar chooses the best host.
   bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
 		Args: cmdline.NoArguments,
 	}
-	f := addRequestFlags(cmd)
-	addPlaceFlags(cmd, f)
+	f := requests.AddFlags(cmd)
+	requests.AddPlaceFlags(cmd, f)
 	async := cmd.Flags().Bool("async", false, "do not wait here: print the id of the request that waits")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		req, err := f.request()
+		req, err := f.Request()
 		if err != nil {
 			return err
 		}
-		c.Warn(f.doubts())
+		c.Warn(f.Doubts())
 		req.Async = *async
 		cl, err := c.Either(cmd)
 		if err != nil {
 			return err
 		}
-		allocation, err := allocate(cmd.Context(), c.Reporter, cl, req)
+		allocation, err := requests.Allocate(cmd.Context(), c.Reporter, cl, req)
 		if err != nil {
 			return err
 		}
@@ -69,34 +70,6 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		return nil
 	}
 	return cmd
-}
-
-// allocate waits if the request does, and shows that. It cancels the request if somebody
-// interrupts it, or if the answer was lost and nobody can ask again.
-func allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
-	ctx, interrupts := cmdline.CatchInterrupts(ctx)
-	defer interrupts.Stop()
-	minted := req.GetRequestId() == ""
-	if minted {
-		req.RequestId = client.NewRequestID()
-	}
-	stop := showWait(ctx, c, cl, req)
-	res, err := cl.Allocations().Allocate(ctx, req)
-	stop()
-	if err == nil {
-		return res.GetAllocation(), nil
-	}
-	reason := "its answer was lost"
-	code, interrupted := interrupts.Code()
-	if interrupted {
-		reason, err = "interrupted", &failure.Exit{Code: code}
-	}
-	if interrupted || minted && client.Undecided(err) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
-		defer cancel()
-		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
-	}
-	return nil, err
 }
 
 // printGrant prints the id for scripts, and for people what to do next.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/requests"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -113,7 +114,7 @@ func runDetached(ctx context.Context, c *failure.Reporter, cl *client.Client, re
 		return err
 	}
 	req.Limit = f.limit
-	allocation, err := allocate(ctx, c, cl, req)
+	allocation, err := requests.Allocate(ctx, c, cl, req)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/requests"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -41,8 +42,8 @@ the agent's host.`,
 		Args:              cmdline.AtMost(1),
 		ValidArgsFunction: lookup.CompleteOneAllocation(c),
 	}
-	f := addRequestFlags(cmd)
-	addPlaceFlags(cmd, f)
+	f := requests.AddFlags(cmd)
+	requests.AddPlaceFlags(cmd, f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.Either(cmd)
 		if err != nil {
@@ -61,15 +62,15 @@ the agent's host.`,
 	return cmd
 }
 
-func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client, f *requestFlags, args []string) (*bursarv1.ExplainRequest, error) {
+func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client, f *requests.Flags, args []string) (*bursarv1.ExplainRequest, error) {
 	if len(args) == 0 {
-		req, err := f.request()
+		req, err := f.Request()
 		if err != nil {
 			return nil, err
 		}
 		return &bursarv1.ExplainRequest{Request: req}, nil
 	}
-	if f.resource.IsSet() || len(f.labels) > 0 {
+	if f.Resource.IsSet() || len(f.Labels) > 0 {
 		return nil, failure.Usagef("an id and the flags of a request: want one of them")
 	}
 	id, err := lookup.AllocationID(ctx, cl, args[0])

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -248,32 +247,4 @@ func outputOf(t *testing.T, dir string, args []string) map[string]string {
 		printed[stream] = string(text)
 	}
 	return printed
-}
-
-func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
-	server := httptest.NewServer(attacker{t, "unavailable"})
-	t.Cleanup(server.Close)
-	cl, err := client.New(server.URL, client.WithoutRetries())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
-	file, err := os.CreateTemp(t.TempDir(), "err")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() })
-	c := cmdline.New(cmdline.Streams{Err: file}, version)
-	c.Asked = cl
-	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
-	defer cancel()
-	(&waitLine{say: c.Reporter, client: cl, requestID: "r", live: true}).follow(ctx)
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := strings.TrimPrefix(string(text), "\r\033[K")
-	if !strings.Contains(line, "forged") || render.Printable(line) != line {
-		t.Errorf("%q", line)
-	}
 }

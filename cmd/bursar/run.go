@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/requests"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -82,17 +83,17 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 		Example: runExamples,
 		Args:    cmdline.AtLeastOne,
 	}
-	f := addRequestFlags(cmd)
+	f := requests.AddFlags(cmd)
 	grace := cmdline.NewDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
 	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		req, err := f.request()
+		req, err := f.Request()
 		if err != nil {
 			return err
 		}
-		c.Warn(f.doubts())
+		c.Warn(f.Doubts())
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func runHere(ctx context.Context, c *cmdline.Invocation, cl *client.Client, opti
 	defer held.abandon()
 	relay := newRelay(group, cancel)
 	left := newLeftovers(c.Reporter, cl, options.Grace)
-	stopShowing := showWait(ctx, c.Reporter, cl, req)
+	stopShowing := requests.ShowWait(ctx, c.Reporter, cl, req)
 	options.Command, options.Ending = command, relay.stop
 	options.Started = left.started(func(process *os.Process) {
 		held.started()

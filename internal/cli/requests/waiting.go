@@ -1,4 +1,4 @@
-package main
+package requests
 
 import (
 	"context"
@@ -37,10 +37,10 @@ const (
 	askTime = 5 * time.Second
 )
 
-// showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
+// ShowWait shows on stderr, while a request waits, its place and the reason. On a terminal it
 // keeps one line up to date, elsewhere it writes a line whenever something changed. The returned
 // function ends it and may be called more than once.
-func showWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
+func ShowWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}

@@ -1,4 +1,4 @@
-package main
+package requests
 
 import (
 	"maps"
@@ -15,31 +15,31 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// requestFlags are the flags of the commands that ask for resources: run, allocate, explain.
-type requestFlags struct {
-	resource                 cmdline.SizeFlags
-	labels, required, wanted cmdline.LabelFlag
+// Flags are the flags of the commands that ask for resources: run, allocate, explain.
+type Flags struct {
+	Resource                 cmdline.SizeFlags
+	Labels, required, wanted cmdline.LabelFlag
 	avoid                    []string
-	host, requestID          string
+	host, RequestID          string
 	wait, reservation        time.Duration
 	priority                 int32
 }
 
-func addRequestFlags(cmd *cobra.Command) *requestFlags {
-	f := &requestFlags{labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
-	cmdline.AddSizeFlags(cmd, &f.resource)
+func AddFlags(cmd *cobra.Command) *Flags {
+	f := &Flags{Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
+	cmdline.AddSizeFlags(cmd, &f.Resource)
 	flags := cmd.Flags()
-	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
+	flags.VarP(f.Labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
 	cmdline.AddDuration(flags, &f.wait, "wait", "w", "how long to wait if it does not fit now, such as 30s")
 	flags.Var(cmdline.TTLFlag{DurationFlag: cmdline.DurationFlag{Value: &f.reservation}}, "ttl", "how long the reservation holds until it is confirmed (default 2m)")
 	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
-	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
+	flags.StringVar(&f.RequestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f
 }
 
-// addPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
+// AddPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
 // is for the agent's host.
-func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
+func AddPlaceFlags(cmd *cobra.Command, f *Flags) {
 	flags := cmd.Flags()
 	flags.Var(cmdline.HostFlag{ID: &f.host}, "host", "on this host and no other; with --wait it need not be there yet")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
@@ -47,9 +47,9 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags.Var(cmdline.NamesFlag{Names: &f.avoid, What: "host"}, "avoid", "not on this host; repeatable")
 }
 
-// doubts are what the labels of the request hardly mean.
-func (f *requestFlags) doubts() (list []string) {
-	for _, key := range slices.Sorted(maps.Keys(f.labels)) {
+// Doubts are what the labels of the request hardly mean.
+func (f *Flags) Doubts() (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
 		if doubt := label.Doubt(key, label.WellKnown()); doubt != "" {
 			list = append(list, doubt)
 		}
@@ -57,20 +57,20 @@ func (f *requestFlags) doubts() (list []string) {
 	return list
 }
 
-// request returns what the flags ask for.
-func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
-	if !f.resource.IsSet() {
+// Request returns what the flags ask for.
+func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
+	if !f.Resource.IsSet() {
 		return nil, failure.Usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
 	}
-	if err := f.resource.MoreThanNothing(); err != nil {
+	if err := f.Resource.MoreThanNothing(); err != nil {
 		return nil, err
 	}
-	for _, c := range f.resource.Vector.Custom() {
+	for _, c := range f.Resource.Vector.Custom() {
 		if c.Value == 0 {
 			return nil, failure.Usagef("--custom %s=0: want 1 or more, or no %s", c.Name, c.Name)
 		}
 	}
-	for _, part := range f.resource.External {
+	for _, part := range f.Resource.External {
 		if part.IsZero() {
 			return nil, failure.Usagef("--external %s: want a quantity above zero, or no such part", part.Address)
 		}
@@ -85,7 +85,7 @@ func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 		}
 	}
 	req := &bursarv1.AllocateRequest{
-		RequestId: f.requestID, Labels: maps.Clone(map[string]string(f.labels)), Resource: f.resource.Message(), Priority: f.priority,
+		RequestId: f.RequestID, Labels: maps.Clone(map[string]string(f.Labels)), Resource: f.Resource.Message(), Priority: f.priority,
 	}
 	if f.wait > 0 {
 		req.Wait = durationpb.New(f.wait)
