@@ -16,14 +16,6 @@ import (
 	"github.com/bursar/bursar/internal/cli/servers"
 )
 
-// Groups of commands in the help text.
-const (
-	groupUse     = "use"
-	groupLook    = "look"
-	groupOperate = "operate"
-	groupServe   = "serve"
-)
-
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, s cmdline.Streams) int {
 	c := cmdline.New(s, version)
@@ -81,12 +73,7 @@ Try it on this machine:
 	}
 	root.SetOut(c)
 	root.SetErr(render.Harmless{To: c.Err})
-	root.AddGroup(
-		&cobra.Group{ID: groupUse, Title: "To run something:"},
-		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
-		&cobra.Group{ID: groupOperate, Title: "To set limits and look after hosts and clusters:"},
-		&cobra.Group{ID: groupServe, Title: "To serve:"},
-	)
+	root.AddGroup(cmdline.Groups()...)
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.Addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
 		"(env BURSAR_ADDR, default "+servers.DefaultAddr+")")
@@ -94,22 +81,11 @@ Try it on this machine:
 	c.Credentials.Add(flags)
 	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
-	for group, commands := range map[string][]*cobra.Command{
-		groupUse: {
-			runCommand(c), allocateCommand(c.Connections), confirmCommand(c.Connections), releaseCommand(c.Connections), cancelCommand(c.Connections), amendCommand(c.Connections), renewCommand(c.Connections),
-			resizeCommand(c.Connections), stopCommand(c.Connections), explainCommand(c.Connections),
-		},
-		groupLook: {
-			statusCommand(c.Connections), hostsCommand(c.Connections), allocationsCommand(c.Connections), quotasCommand(c.Connections), queuesCommand(c), providersCommand(c.Connections), watchCommand(c.Connections),
-			auditCommand(c.Connections),
-		},
-		groupOperate: {quotaCommand(c), providerCommand(c.Connections), hostCommand(c.Connections), tokenCommand(c.Printer), storeCommand(c.Printer), linkisCommand(c)},
-		groupServe:   {devCommand(c), coordinatorCommand(c), agentCommand(c)},
+	for _, commands := range [][]*cobra.Command{
+		commandsOnAllocations(c), commandsOnEngines(c), commandsOnQuotas(c), commandsOnHosts(c), commandsOnQueues(c), commandsOnAccess(c),
+		commandsOnStores(c), commandsOnStatus(c), commandsThatServe(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
 	} {
-		for _, command := range commands {
-			command.GroupID = group
-			root.AddCommand(command)
-		}
+		root.AddCommand(commands...)
 	}
 	root.AddCommand(versionCommand(c))
 	root.AddCommand(topics()...)

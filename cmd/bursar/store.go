@@ -53,7 +53,7 @@ coordinator that runs: that coordinator has the file for itself.`,
 		}
 		meta, err := readMeta(cmd.Context(), place)
 		if err != nil {
-			return serverError(err)
+			return storeRefused(err)
 		}
 		return printMeta(out, place, meta)
 	}
@@ -96,6 +96,14 @@ func (f storeFlags) read() (string, error) {
 		return "", failure.Config(fmt.Errorf("--%s-file: %w", f.name, err))
 	}
 	return where, nil
+}
+
+// storeRefused gives a store that only a person can mend the exit code for a bad configuration.
+func storeRefused(err error) error {
+	if refused, ok := errors.AsType[*store.RefusedError](err); ok && refused.Reason != store.InUse {
+		return failure.Config(err)
+	}
+	return err
 }
 
 // openExisting opens a store. It makes none if there is no file, and migrates none.
@@ -172,7 +180,7 @@ copy; copy again.`,
 		}
 		report, err := copyStore(cmd.Context(), from, to)
 		if err != nil {
-			return serverError(err)
+			return storeRefused(err)
 		}
 		out.Sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
 			report.Live, render.Counted(report.Ended, "ended allocation", "ended allocations"),

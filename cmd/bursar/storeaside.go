@@ -119,7 +119,7 @@ again.`,
 			return &failure.Exit{Code: failure.ExitNoSuchThing, Err: fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
 		}
 		if err != nil {
-			return serverError(err)
+			return storeRefused(err)
 		}
 		out.Sayf("%s %q was set aside into %s; %s", table, key, *into, given)
 		return printMeta(out, place, meta)
@@ -255,11 +255,11 @@ above N.`,
 		}
 		opened, err := openExisting(cmd.Context(), place)
 		if err != nil {
-			return serverError(err)
+			return storeRefused(err)
 		}
 		meta, err := opened.Lead(cmd.Context(), *atLeast)
 		if err = errors.Join(err, opened.Close()); err != nil {
-			return serverError(err)
+			return storeRefused(err)
 		}
 		return printMeta(out, place, meta)
 	}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/internal/cli/cmdline"
+)
+
+// commandsOnQuotas returns the commands on quota rules.
+func commandsOnQuotas(c *cmdline.Invocation) []*cobra.Command {
+	return slices.Concat(
+		cmdline.InGroup(cmdline.GroupLook, quotasCommand(c.Connections)),
+		cmdline.InGroup(cmdline.GroupOperate, quotaCommand(c)),
+	)
+}
