@@ -9,16 +9,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/cli/access"
+	"github.com/bursar/bursar/internal/cli/allocations"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/hosts"
 	"github.com/bursar/bursar/internal/cli/lookup"
+	"github.com/bursar/bursar/internal/cli/queues"
+	"github.com/bursar/bursar/internal/cli/quotas"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
+	"github.com/bursar/bursar/internal/cli/status"
 )
 
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, s cmdline.Streams) int {
 	c := cmdline.New(s, version)
+	c.Execute = execute
 	root := newRoot(c) //nolint:contextcheck // each command has its own
 	root.InitDefaultCompletionCmd(args...)
 	wrapHelp(root)
@@ -82,8 +89,8 @@ Try it on this machine:
 	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
 	for _, commands := range [][]*cobra.Command{
-		commandsOnAllocations(c), commandsOnEngines(c), commandsOnQuotas(c), commandsOnHosts(c), commandsOnQueues(c), commandsOnAccess(c),
-		commandsOnStores(c), commandsOnStatus(c), commandsThatServe(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
+		allocations.Commands(c), commandsOnEngines(c), quotas.Commands(c), hosts.Commands(c), queues.Commands(c), access.Commands(c),
+		commandsOnStores(c), status.Commands(c), commandsThatServe(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
 	} {
 		root.AddCommand(commands...)
 	}

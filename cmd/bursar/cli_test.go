@@ -2,8 +2,6 @@ package main
 
 import (
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -11,14 +9,10 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/cli/cmdline"
-	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/providers/exec"
-	"github.com/bursar/bursar/providers/providerfile"
-	"github.com/bursar/bursar/providers/yarn"
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
-	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version)
+	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, "test")
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
@@ -63,32 +57,6 @@ func TestExampleConfigurationsAreRight(t *testing.T) {
 	}
 	if host.HostID != "vm-1" || host.Capacity["gpu"] != "2" || len(host.Coordinators) != 1 {
 		t.Errorf("read %+v", host)
-	}
-}
-
-func TestExampleProvidersAreRight(t *testing.T) {
-	const name = "../../examples/providers.yaml"
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := providerfile.Parse(name, data, knownKinds())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 4 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" || list[3].GetKind() != "exec" {
-		t.Errorf("read %v", list)
-	}
-}
-
-func TestHelpOfProvidersHasEverySetting(t *testing.T) {
-	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version)
-	text := providerCommand(c.Connections).Long
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
-	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {
-		if !slices.Contains(words, name) {
-			t.Errorf("bursar provider --help does not say what %s is", name)
-		}
 	}
 }
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
@@ -17,8 +15,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/kinds"
+	"github.com/bursar/bursar/internal/cli/storefacts"
 	"github.com/bursar/bursar/internal/discovery/consul"
-	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
@@ -40,7 +39,7 @@ func openCoordinator(
 	if err != nil {
 		return nil, err
 	}
-	deps := coordinator.Dependencies{Logger: log, Version: by.version, Tracing: by.traces, Kinds: knownKinds()}
+	deps := coordinator.Dependencies{Logger: log, Version: by.version, Tracing: by.traces, Kinds: kinds.Known()}
 	options := opener.Options{Migrate: true, Log: log}
 	if config.StoreFile != "" {
 		options.Read = func() (string, error) { return storeOf(config, loaded) }
@@ -144,7 +143,7 @@ func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 			return loaded.explain(err)
 		}
 	}
-	return loaded.explain(coordinator.Check(config, knownKinds(), elected(config, where)))
+	return loaded.explain(coordinator.Check(config, kinds.Known(), elected(config, where)))
 }
 
 // checkStore checks the place of the rows, and names the field if it is wrong. It connects to
@@ -255,7 +254,7 @@ func claimStore(ctx context.Context, client *consul.Client, config coordinator.C
 func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 	switch {
 	case config.StoreFile != "":
-		where, err := secretFile(config.StoreFile)
+		where, err := storefacts.ReadSecret(config.StoreFile)
 		if err != nil {
 			return "", transient(loaded.wrong("storeFile", err.Error()), err)
 		}
@@ -264,37 +263,6 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 		return config.Store, nil
 	}
 	return filepath.Join(config.DataDir, "bursar.db"), nil
-}
-
-// maxSecret is more than any address or password of a database needs.
-const maxSecret = 16 << 10
-
-// secretFile reads a file that only its owner and group may read, for at most regularfile.Patience.
-func secretFile(path string) (string, error) {
-	return regularfile.Within(path, regularfile.Patience, func(func(string)) (string, error) { return readSecret(path) })
-}
-
-func readSecret(path string) (string, error) {
-	file, info, err := regularfile.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	switch {
-	case info.Size() > maxSecret:
-		return "", fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSecret)
-	case info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s: mode %04o lets everybody at it: want 0600", path, info.Mode().Perm())
-	}
-	content, err := io.ReadAll(io.LimitReader(file, maxSecret))
-	if err != nil {
-		return "", err
-	}
-	// Some editors write a byte order mark.
-	if text := strings.TrimSpace(strings.TrimPrefix(string(content), "\ufeff")); text != "" {
-		return text, nil
-	}
-	return "", fmt.Errorf("%s: is empty", path)
 }
 
 // elect makes the election in Consul that a coordinator takes part in. A coordinator with another

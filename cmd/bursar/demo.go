@@ -15,14 +15,13 @@ import (
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/render"
-	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
 // demo shows the main job with real processes: an engine that takes all of the cpu that is left,
 // one that waits until it ends, and one that does not want to wait.
-func showDemo(ctx context.Context, c *servers.Connections, cl *client.Client, host *bursarv1.Host) error {
+func showDemo(ctx context.Context, c *cmdline.Invocation, cl *client.Client, host *bursarv1.Host) error {
 	free := host.GetAccount().GetAvailable().GetCpuMillis()
 	if free < 100 {
 		c.Printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
@@ -58,7 +57,7 @@ func showDemo(ctx context.Context, c *servers.Connections, cl *client.Client, ho
 
 // demonstration runs commands of bursar, each with its name in front of what it prints.
 type demonstration struct {
-	calls   *servers.Connections
+	calls   *cmdline.Invocation
 	client  *client.Client
 	running sync.WaitGroup
 
@@ -105,7 +104,7 @@ func (d *demonstration) execute(ctx context.Context, name string, args []string)
 		}
 		_, _ = io.Copy(io.Discard, read) // a line that is too long
 	})
-	code = execute(ctx, args, cmdline.Streams{In: nothing, Out: write, Err: write})
+	code = d.calls.Execute(ctx, args, cmdline.Streams{In: nothing, Out: write, Err: write})
 	err = write.Close()
 	printing.Wait()
 	return code, err //nolint:wrapcheck // cannot fail

@@ -184,7 +184,7 @@ func devAgent(ctx context.Context, c *cmdline.Invocation, f devFlags, server *co
 		case <-ctx.Done():
 			return nil
 		}
-		return devUp(ctx, c.Connections, by.version, f, target, host.HostID(), time.Since(began))
+		return devUp(ctx, c, f, target, host.HostID(), time.Since(began))
 	})
 	return group.Wait()
 }
@@ -212,7 +212,7 @@ func devKeeper(out *render.Printer) string {
 }
 
 // devUp prints what runs and what to type next.
-func devUp(ctx context.Context, c *servers.Connections, version string, f devFlags, target, hostID string, took time.Duration) error {
+func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostID string, took time.Duration) error {
 	c.Addr, c.Agent = target, f.socket
 	cl, err := c.Coordinator(ctx)
 	if err != nil {
@@ -226,13 +226,13 @@ func devUp(ctx context.Context, c *servers.Connections, version string, f devFla
 		return err
 	}
 	limit := res.GetHost().GetAccount().GetLimit()
-	c.Printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))
+	c.Printf("bursar %s is up after %s\n", c.Version, took.Round(time.Millisecond))
 	c.Facts(
 		"  coordinator", target,
 		"  agent", f.socket,
 		"  data", f.dataDir,
 		"  host", fmt.Sprintf("%s gives away %s and %s, measured free now: %s", hostID,
-			render.AmountText(resource.Memory, limit.GetMemoryBytes()), render.AmountText(resource.CPU, limit.GetCpuMillis()), headroom(res.GetHost())),
+			render.AmountText(resource.Memory, limit.GetMemoryBytes()), render.AmountText(resource.CPU, limit.GetCpuMillis()), render.Headroom(res.GetHost())),
 	)
 	if f.demo {
 		if err := showDemo(ctx, c, cl, res.GetHost()); err != nil {

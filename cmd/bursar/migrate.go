@@ -9,6 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/storefacts"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
@@ -33,7 +34,7 @@ then on: end them first.`,
 	}
 	file := addConfigFlag(cmd, coordinatorFile)
 	logs := addLogFlags(cmd, "info")
-	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
+	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storefacts.Variable+")")
 	adopt := cmd.Flags().Bool("adopt", false, "make this the store of this cluster, even if another has used it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := logs.logger(out.Err, "")
@@ -81,7 +82,7 @@ then on: end them first.`,
 				return err
 			}
 		}
-		return printMeta(out, place, meta)
+		return storefacts.Print(out, place, meta)
 	}
 	return cmd
 }

@@ -22,7 +22,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nothing.Close()
-	c := cmdline.New(cmdline.Streams{In: nothing, Out: nothing, Err: nothing}, version)
+	c := cmdline.New(cmdline.Streams{In: nothing, Out: nothing, Err: nothing}, "test")
 	away, err := client.New("127.0.0.1:1", client.WithoutRetries()) // nobody's
 	if err != nil {
 		t.Fatal(err)

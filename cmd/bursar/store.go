@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,10 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/storefacts"
 )
-
-// storeVariable names the store of a coordinator, as its configuration does.
-const storeVariable = "BURSAR_COORDINATOR_STORE"
 
 func storeCommand(out *render.Printer) *cobra.Command {
 	return cmdline.Family("store", "Inspect, copy and repair the store of a coordinator",
@@ -45,7 +41,7 @@ coordinator that runs: that coordinator has the file for itself.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storefacts.Variable+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		place, err := where.orEnvironment()
 		if err != nil {
@@ -55,7 +51,7 @@ coordinator that runs: that coordinator has the file for itself.`,
 		if err != nil {
 			return storeRefused(err)
 		}
-		return printMeta(out, place, meta)
+		return storefacts.Print(out, place, meta)
 	}
 	return cmd
 }
@@ -91,7 +87,7 @@ func (f storeFlags) read() (string, error) {
 	case *f.where != "":
 		return "", failure.Usagef("want --%[1]s or --%[1]s-file, not both", f.name)
 	}
-	where, err := secretFile(*f.file)
+	where, err := storefacts.ReadSecret(*f.file)
 	if err != nil {
 		return "", failure.Config(fmt.Errorf("--%s-file: %w", f.name, err))
 	}
@@ -112,39 +108,6 @@ func openExisting(ctx context.Context, where string) (store.Store, error) {
 		return nil, err //nolint:wrapcheck // says why
 	}
 	return opener.Open(ctx, where, opener.Options{KeepSchema: true, OthersFolder: true}) //nolint:wrapcheck // says where and why
-}
-
-// storeFacts are the facts of a store as JSON.
-type storeFacts struct {
-	Store    string `json:"store"`
-	StoreID  string `json:"storeId"`
-	Cluster  string `json:"cluster,omitempty"`
-	Epoch    uint64 `json:"epoch,string"`
-	Sequence uint64 `json:"sequence,string"`
-	LastID   string `json:"lastId,omitempty"`
-	Schema   int64  `json:"schema"`
-}
-
-func printMeta(out *render.Printer, where string, meta store.Meta) error {
-	facts := storeFacts{
-		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
-		Schema: meta.Schema,
-	}
-	if meta.LastID != 0 {
-		facts.LastID = meta.LastID.String()
-	}
-	if !out.IsJSON() {
-		out.Facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
-			"sequence", strconv.FormatUint(facts.Sequence, 10), "last allocation", facts.LastID,
-			"schema", strconv.FormatInt(facts.Schema, 10))
-		return nil
-	}
-	text, err := json.MarshalIndent(facts, "", "  ")
-	if err != nil {
-		return fmt.Errorf("marshal: %w", err)
-	}
-	out.Printf("%s\n", text)
-	return nil
 }
 
 func storeCopyCommand(out *render.Printer) *cobra.Command {
@@ -188,7 +151,7 @@ copy; copy again.`,
 		if report.Hosts > 0 {
 			out.Sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
 		}
-		return printMeta(out, to, report.Copy)
+		return storefacts.Print(out, to, report.Copy)
 	}
 	return cmd
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/storefacts"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
@@ -83,7 +84,7 @@ again.`,
 		Args:              cmdline.AtMost(2),
 		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
 	}
-	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storefacts.Variable+")")
 	into := cmd.Flags().String("into", "", "the file that keeps the rows, a line of JSON for each; it is made with mode 0600")
 	force := cmd.Flags().Bool("force", false, "do it")
 	list := cmd.Flags().Bool("list", false, "show the rows in the file")
@@ -122,7 +123,7 @@ again.`,
 			return storeRefused(err)
 		}
 		out.Sayf("%s %q was set aside into %s; %s", table, key, *into, given)
-		return printMeta(out, place, meta)
+		return storefacts.Print(out, place, meta)
 	}
 	return cmd
 }
@@ -133,7 +134,7 @@ func (f storeFlags) orEnvironment() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if place = cmp.Or(place, os.Getenv(storeVariable)); place == "" {
+	if place = cmp.Or(place, os.Getenv(storefacts.Variable)); place == "" {
 		return "", failure.Usagef("want --store, the path of a file or postgres://…, or --store-file")
 	}
 	return place, nil
@@ -243,7 +244,7 @@ above N.`,
 		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storefacts.Variable+")")
 	atLeast := cmd.Flags().Uint64("at-least", 0, "the epoch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if *atLeast == 0 {
@@ -261,7 +262,7 @@ above N.`,
 		if err = errors.Join(err, opened.Close()); err != nil {
 			return storeRefused(err)
 		}
-		return printMeta(out, place, meta)
+		return storefacts.Print(out, place, meta)
 	}
 	return cmd
 }

@@ -25,7 +25,9 @@ func TestAKeyIsTakenAsTheLogWritesIt(t *testing.T) {
 
 func TestRowsAreNotAppendedWhereALinkLeads(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "precious")
-	writeConfig(t, target, "")
+	if err := os.WriteFile(target, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	link := filepath.Join(t.TempDir(), "aside.json")
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func floors() [][]string {
 		{"agent/launch"},
 		{"agent/socket", "agent/contain"},
 		{"agent"},
-		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds"},
+		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds", "internal/cli/storefacts"},
 		{"internal/cli/failure"},
 		{"internal/cli/servers"},
 		{"internal/cli/cmdline"},

@@ -405,3 +405,5 @@ func Counted(n int, one, several string) string {
 	}
 	return fmt.Sprint(n) + " " + several
 }
+
+func Headroom(h *bursarv1.Host) string { return Optional(resource.Memory, h.HeadroomBytes) }
