@@ -12,14 +12,17 @@ import (
 	"github.com/bursar/bursar/internal/cli/access"
 	"github.com/bursar/bursar/internal/cli/allocations"
 	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/engines"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/hosts"
 	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/queues"
 	"github.com/bursar/bursar/internal/cli/quotas"
 	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/serve"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/cli/status"
+	"github.com/bursar/bursar/internal/cli/store"
 )
 
 // execute runs one command line and returns the process's exit code.
@@ -89,8 +92,8 @@ Try it on this machine:
 	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
 	for _, commands := range [][]*cobra.Command{
-		allocations.Commands(c), commandsOnEngines(c), quotas.Commands(c), hosts.Commands(c), queues.Commands(c), access.Commands(c),
-		commandsOnStores(c), status.Commands(c), commandsThatServe(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
+		allocations.Commands(c), engines.Commands(c), quotas.Commands(c), hosts.Commands(c), queues.Commands(c), access.Commands(c),
+		store.Commands(c), status.Commands(c), serve.Commands(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
 	} {
 		root.AddCommand(commands...)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/cmd/manpage"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // The linker sets version.
@@ -26,11 +28,11 @@ var version = "devel"
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: bursar DIRECTORY (built with the tag man)")
-		os.Exit(exitUsage)
+		os.Exit(failure.ExitUsage)
 	}
 	if err := writeManual(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitFailed)
+		os.Exit(failure.ExitFailed)
 	}
 }
 
