@@ -47,8 +47,7 @@ func writeManual(dir string) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	c := newCLI(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, version)
-	root := newRoot(c)
+	root := newRoot(cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version))
 	for _, sub := range []string{"man", "completion"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err

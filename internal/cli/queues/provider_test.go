@@ -15,7 +15,7 @@ import (
 )
 
 func TestExampleProvidersAreRight(t *testing.T) {
-	const name = "../../examples/providers.yaml"
+	const name = "../../../examples/providers.yaml"
 	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

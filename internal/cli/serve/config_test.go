@@ -77,7 +77,7 @@ func TestExampleConfigurationsAreRight(t *testing.T) {
 	t.Setenv("BURSAR_COORDINATOR_LIMITS_QUEUE", "100")
 	t.Setenv("BURSAR_AGENT_COORDINATORS", "http://127.0.0.1:7070")
 	var books coordinator.Config
-	loaded, err := loadConfig("../../examples/coordinator.yaml", "", "BURSAR_COORDINATOR", &books)
+	loaded, err := loadConfig("../../../examples/coordinator.yaml", "", "BURSAR_COORDINATOR", &books)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestExampleConfigurationsAreRight(t *testing.T) {
 		t.Errorf("read %+v", books)
 	}
 	var host agent.Config
-	if loaded, err = loadConfig("../../examples/agent.yaml", "", "BURSAR_AGENT", &host); err != nil {
+	if loaded, err = loadConfig("../../../examples/agent.yaml", "", "BURSAR_AGENT", &host); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.Validate(); err != nil {
