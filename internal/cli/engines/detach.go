@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/requests"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -167,5 +169,17 @@ func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id st
 	}
 	if _, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: "not started"}); err != nil {
 		c.Sayf("bursar: %s; the reservation expires by itself", c.Message(err))
+	}
+}
+
+// sayNormalized says in one line if a grant is not what was asked for.
+func sayNormalized(out *render.Printer, a *bursarv1.Allocation) {
+	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
+	if asked == nil || granted == nil {
+		return
+	}
+	asked.External, granted.External = nil, nil // their names are completed, not their sizes
+	if asked, granted := render.ResourceText(asked), render.ResourceText(granted); asked != granted {
+		out.Sayf("bursar: granted %s for %s: a quota rounds requests", render.Printable(granted), render.Printable(asked))
 	}
 }

@@ -10,12 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
-	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/requests"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -158,18 +156,6 @@ func runHere(ctx context.Context, c *cmdline.Invocation, cl *client.Client, opti
 	return runEnd(ctx, c.Reporter, cl, result, err)
 }
 
-// sayNormalized says in one line if a grant is not what was asked for.
-func sayNormalized(out *render.Printer, a *bursarv1.Allocation) {
-	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
-	if asked == nil || granted == nil {
-		return
-	}
-	asked.External, granted.External = nil, nil // their names are completed, not their sizes
-	if asked, granted := render.ResourceText(asked), render.ResourceText(granted); asked != granted {
-		out.Sayf("bursar: granted %s for %s: a quota rounds requests", render.Printable(granted), render.Printable(asked))
-	}
-}
-
 // absoluteTarget is a server's name for a command that may run in another folder.
 func absoluteTarget(target string) string {
 	path, isUnix := strings.CutPrefix(target, "unix:")
@@ -180,16 +166,4 @@ func absoluteTarget(target string) string {
 		return absolute
 	}
 	return target
-}
-
-// ended returns the command's own exit code, as an error without a text.
-func ended(state *os.ProcessState) error {
-	status := client.ExitStatus(state)
-	switch {
-	case status.GetSignal() != 0:
-		return &failure.Exit{Code: failure.ExitSignal + int(status.GetSignal())}
-	case status.GetCode() != 0:
-		return &failure.Exit{Code: int(status.GetCode())}
-	}
-	return nil
 }

@@ -88,3 +88,15 @@ func sayEnd(out *render.Printer, a *bursarv1.Allocation) {
 		out.Sayf("bursar: %s", facts)
 	}
 }
+
+// ended returns the command's own exit code, as an error without a text.
+func ended(state *os.ProcessState) error {
+	status := client.ExitStatus(state)
+	switch {
+	case status.GetSignal() != 0:
+		return &failure.Exit{Code: failure.ExitSignal + int(status.GetSignal())}
+	case status.GetCode() != 0:
+		return &failure.Exit{Code: int(status.GetCode())}
+	}
+	return nil
+}

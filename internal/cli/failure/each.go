@@ -11,16 +11,6 @@ import (
 	"github.com/bursar/bursar/client"
 )
 
-// About says which of several things an error is about.
-type About struct {
-	name string
-	err  error
-}
-
-func (e *About) Error() string { return e.name + ": " + e.err.Error() }
-
-func (e *About) Unwrap() error { return e.err }
-
 // Each does something to several things, one after the other, and once to one that is named twice.
 // If one fails it says so and goes on with the next. The code is that of the first failure. If
 // nobody answers it does not try the others: it says which those are.

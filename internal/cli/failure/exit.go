@@ -153,3 +153,51 @@ func (e *Ambiguous) Error() string {
 	}
 	return fmt.Sprintf("%q is the beginning of several %ss: %s", e.Prefix, e.What, list)
 }
+
+// isNumber reports whether a text is the index of a list.
+func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
+
+// About says which of several things an error is about.
+type About struct {
+	name string
+	err  error
+}
+
+func (e *About) Error() string { return e.name + ": " + e.err.Error() }
+
+func (e *About) Unwrap() error { return e.err }
+
+// isForeign reports whether the answer is that of a web server that does not know the API. The
+// library turns its status or its kind of content into an error.
+func isForeign(err error) bool {
+	call, ok := errors.AsType[*connect.Error](err)
+	if !ok || connect.IsWireError(err) {
+		return false
+	}
+	switch call.Code() { //nolint:exhaustive // the others are from a server of ours, or from none
+	case connect.CodeUnimplemented, connect.CodeUnknown, connect.CodeInternal:
+		status, _, _ := strings.Cut(call.Message(), " ")
+		return len(status) == 3 && isNumber(status) || strings.HasPrefix(call.Message(), "invalid content-type")
+	}
+	return false
+}
+
+// Hinted is an error for which a command knows better what would help than the error itself.
+type Hinted struct {
+	Err  error
+	Hint string
+}
+
+func (e *Hinted) Error() string { return e.Err.Error() }
+
+func (e *Hinted) Unwrap() error { return e.Err }
+
+// Leaderless is a call that nobody could answer although coordinators run: none of them
+// leads.
+type Leaderless struct{ Err error }
+
+func (e *Leaderless) Error() string {
+	return "nobody leads at the moment: try again in some seconds"
+}
+
+func (e *Leaderless) Unwrap() error { return e.Err }

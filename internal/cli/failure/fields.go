@@ -72,9 +72,6 @@ func flagsOfFields() map[string]string {
 	}
 }
 
-// isNumber reports whether a text is the index of a list.
-func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
-
 // InFlags names the fields of a client's configuration by their flags.
 func InFlags(text string) string {
 	return strings.NewReplacer(

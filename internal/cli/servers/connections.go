@@ -221,3 +221,15 @@ func listens(ctx context.Context, socket string) bool {
 
 // TryingAgain ends what is said of a call that has no answer yet.
 const TryingAgain = "; trying again"
+
+// Keep runs a place's finder until the invocation ends.
+func (c *Connections) Keep(ctx context.Context, p Place) {
+	if p.run == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	c.finders = append(c.finders, stop)
+	c.finding.Go(func() {
+		_ = p.run(ctx) // it ends with ctx alone
+	})
+}

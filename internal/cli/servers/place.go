@@ -151,18 +151,6 @@ func keepToken(urls ...string) error {
 	return nil
 }
 
-// Keep runs a place's finder until the invocation ends.
-func (c *Connections) Keep(ctx context.Context, p Place) {
-	if p.run == nil {
-		return
-	}
-	ctx, stop := context.WithCancel(ctx)
-	c.finders = append(c.finders, stop)
-	c.finding.Go(func() {
-		_ = p.run(ctx) // it ends with ctx alone
-	})
-}
-
 // PlaceError gives an address that cannot be used its exit code: it came from the command line.
 func PlaceError(err error) error {
 	_, ofURL := errors.AsType[*discovery.URLError](err)

@@ -109,14 +109,6 @@ func printStatus(out *render.Printer, s *bursarv1.StatusResponse, at servers.Pla
 	out.Facts(facts...)
 }
 
-// endedText says when and why a coordinator stopped leading; empty: it did not.
-func endedText(end *bursarv1.LeadershipEnd, now time.Time) string {
-	if end == nil {
-		return ""
-	}
-	return fmt.Sprintf("epoch %d ended %s ago: %s", end.GetEpoch(), render.DurationText(now.Sub(end.GetEndTime().AsTime())), render.Printable(end.GetReason()))
-}
-
 // clustersState says for how many external clusters the queues are known, and for which they are
 // not.
 type clustersState struct {

@@ -161,3 +161,11 @@ func part(s *bursarv1.StatusResponse) string {
 	}
 	return "stands by"
 }
+
+// endedText says when and why a coordinator stopped leading; empty: it did not.
+func endedText(end *bursarv1.LeadershipEnd, now time.Time) string {
+	if end == nil {
+		return ""
+	}
+	return fmt.Sprintf("epoch %d ended %s ago: %s", end.GetEpoch(), render.DurationText(now.Sub(end.GetEndTime().AsTime())), render.Printable(end.GetReason()))
+}

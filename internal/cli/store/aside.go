@@ -2,7 +2,6 @@ package store
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,18 +125,6 @@ again.`,
 		return storefacts.Print(out, place, meta)
 	}
 	return cmd
-}
-
-// orEnvironment is read, or else the variable of the environment.
-func (f storeFlags) orEnvironment() (string, error) {
-	place, err := f.read()
-	if err != nil {
-		return "", err
-	}
-	if place = cmp.Or(place, os.Getenv(storefacts.Variable)); place == "" {
-		return "", failure.Usagef("want --store, the path of a file or postgres://…, or --store-file")
-	}
-	return place, nil
 }
 
 // errUnforced says that the row stays in its place because --force is missing.

@@ -17,13 +17,6 @@ import (
 	"github.com/bursar/bursar/internal/cli/storefacts"
 )
 
-func storeCommand(out *render.Printer) *cobra.Command {
-	return cmdline.Family("store", "Inspect, copy and repair the store of a coordinator",
-		`Store commands work on the rows that coordinators keep: in a file for one
-coordinator, or in a PostgreSQL database that several share.`,
-		storeInfoCommand(out), storeCopyCommand(out), storeSetAsideCommand(out), storeEpochCommand(out))
-}
-
 func storeInfoCommand(out *render.Printer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
