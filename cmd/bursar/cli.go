@@ -38,7 +38,7 @@ func execute(ctx context.Context, args []string, s cmdline.Streams) int {
 		c.Form = render.OutputJSON // the flag may be behind the mistake
 	}
 	if err != nil && !c.Begun {
-		err = &failure.Usage{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
+		err = &failure.UsageError{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
 	c.End(ctx)
 	err = c.Outcome(err)

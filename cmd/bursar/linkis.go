@@ -161,9 +161,9 @@ func databaseError(err error) error {
 		return failure.Config(err)
 	}
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && accessDenied(refused.Number) {
-		return &failure.Exit{Code: failure.ExitNotAllowed, Err: err}
+		return &failure.ExitError{Code: failure.ExitNotAllowed, Err: err}
 	}
-	return &failure.Exit{Code: failure.ExitUnavailable, Err: err}
+	return &failure.ExitError{Code: failure.ExitUnavailable, Err: err}
 }
 
 // comparesHosts reports whether the user has said where Bursar is.

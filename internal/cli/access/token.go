@@ -262,7 +262,7 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		}
 		err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Remove(*file, content, args[0]) })
 		if missing, ok := errors.AsType[*access.MissingError](err); ok {
-			return &failure.Exit{Code: failure.ExitNoSuchThing, Err: missing}
+			return &failure.ExitError{Code: failure.ExitNoSuchThing, Err: missing}
 		}
 		if err != nil {
 			return err

@@ -184,7 +184,7 @@ func onAllocationID(
 		return err
 	}
 	if allocation == nil {
-		return &failure.NoSuch{What: "allocation", ID: id}
+		return &failure.NoSuchError{What: "allocation", ID: id}
 	}
 	return render.PrintAllocationLine(out, allocation)
 }

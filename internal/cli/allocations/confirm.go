@@ -105,7 +105,7 @@ out.`,
 				}
 				res, err := cl.Allocations().Confirm(ctx, req)
 				if client.Precondition(err) && isActive(ctx, cl, id) {
-					return nil, &failure.Exit{Code: failure.ExitData, Err: err} // its engine must not be stopped
+					return nil, &failure.ExitError{Code: failure.ExitData, Err: err} // its engine must not be stopped
 				}
 				return f.checkLimit(res.GetAllocation(), withoutWait(err))
 			}))
@@ -124,13 +124,13 @@ func (f *confirmFlags) checkLimit(a *bursarv1.Allocation, err error) (*bursarv1.
 // confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,
 // so no other error may have that one.
 func confirmEnd(err error) error {
-	if _, decided := errors.AsType[*failure.Exit](err); decided || !client.Precondition(err) {
+	if _, decided := errors.AsType[*failure.ExitError](err); decided || !client.Precondition(err) {
 		return err
 	}
 	if field, ok := client.InvalidField(err); ok && strings.HasPrefix(field.GetField(), "process.") {
-		return &failure.Exit{Code: failure.ExitData, Err: err}
+		return &failure.ExitError{Code: failure.ExitData, Err: err}
 	}
-	return &failure.Exit{Code: failure.ExitNoSuchThing, Err: err}
+	return &failure.ExitError{Code: failure.ExitNoSuchThing, Err: err}
 }
 
 // isActive reports whether an allocation has an engine.

@@ -49,7 +49,7 @@ the agent's host.`,
 		if err != nil {
 			return err
 		}
-		req, err := explainRequest(cmd.Context(), c.Printer, cl, f, args)
+		req, err := explainRequest(cmd.Context(), cl, f, args)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ the agent's host.`,
 	return cmd
 }
 
-func explainRequest(ctx context.Context, out *render.Printer, cl *client.Client, f *requests.Flags, args []string) (*bursarv1.ExplainRequest, error) {
+func explainRequest(ctx context.Context, cl *client.Client, f *requests.Flags, args []string) (*bursarv1.ExplainRequest, error) {
 	if len(args) == 0 {
 		req, err := f.Request()
 		if err != nil {

@@ -47,7 +47,7 @@ several ids. The exit code is that of the first failure.`,
 		unknown := make(map[string]error) // by what was typed
 		resolve := func(text string) (string, error) {
 			id, err := lookup.AllocationID(cmd.Context(), cl, text)
-			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
+			if _, missing := errors.AsType[*failure.NoSuchError](err); missing {
 				unknown[text] = err
 				return text, nil
 			}
@@ -62,7 +62,7 @@ several ids. The exit code is that of the first failure.`,
 					return res.GetAllocation(), err
 				})
 			}
-			if missing, ok := errors.AsType[*failure.NoSuch](err); ok {
+			if missing, ok := errors.AsType[*failure.NoSuchError](err); ok {
 				c.Sayf("%s: nothing is given back", missing)
 				if c.IsJSON() {
 					return c.PrintJSON([]byte("null"))

@@ -14,7 +14,7 @@ func withoutWait(err error) error {
 	case !short:
 		return err
 	case render.IsNever(in):
-		return &failure.Hinted{Err: err, Hint: render.NeverHint(in)}
+		return &failure.HintedError{Err: err, Hint: render.NeverHint(in)}
 	}
-	return &failure.Hinted{Err: err, Hint: "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
+	return &failure.HintedError{Err: err, Hint: "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
 }

@@ -7,12 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions
-// do. Their errors say what is wrong and what would be right.
+// NoArguments takes flags only. It, ExactlyOne, AtMost and AtLeastOne check positional arguments as
+// cobra's functions do. Their errors say what is wrong and what would be right.
 func NoArguments(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 
+// ExactlyOne takes one argument.
 func ExactlyOne() cobra.PositionalArgs { return cobra.MatchAll(AtLeastOne, AtMost(1)) }
 
+// AtMost takes n arguments or fewer.
 func AtMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch wanted := argumentsOf(cmd); {
@@ -42,6 +44,7 @@ func Singular(cmd *cobra.Command, word string) string {
 	return ""
 }
 
+// AtLeastOne takes one argument or more.
 func AtLeastOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil

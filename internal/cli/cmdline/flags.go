@@ -56,8 +56,10 @@ type CountFlag struct {
 
 func (f CountFlag) String() string { return "" }
 
+// Type names the form in help texts.
 func (f CountFlag) Type() string { return "name=number" }
 
+// Set adds a countable thing.
 func (f CountFlag) Set(text string) error {
 	for pair := range strings.SplitSeq(text, ",") {
 		name, value, found := strings.Cut(pair, "=")
@@ -83,8 +85,10 @@ type LabelFlag map[string]string
 
 func (f LabelFlag) String() string { return "" }
 
+// Type names the form in help texts.
 func (f LabelFlag) Type() string { return "key=value" }
 
+// Set adds labels.
 func (f LabelFlag) Set(text string) error {
 	set, err := label.Parse(text)
 	if err != nil {
@@ -107,8 +111,10 @@ type FilterFlag LabelFlag
 
 func (f FilterFlag) String() string { return "" }
 
+// Type names the form in help texts.
 func (f FilterFlag) Type() string { return "key=value" }
 
+// Set adds labels, or any value of a key.
 func (f FilterFlag) Set(text string) error {
 	set, err := label.Parse(text)
 	if err != nil {
@@ -138,8 +144,10 @@ type NamesFlag struct {
 
 func (f NamesFlag) String() string { return "" }
 
+// Type names the form in help texts.
 func (f NamesFlag) Type() string { return f.What }
 
+// Set adds names.
 func (f NamesFlag) Set(text string) error {
 	for rest := ","; rest != ""; {
 		name, behind, quoted, ok := spelling.CutName(strings.TrimLeft(text, " "), ",")
@@ -183,8 +191,10 @@ var exampleOf = map[string]string{
 
 func (f ExternalFlag) String() string { return "" }
 
+// Type names the form in help texts.
 func (f ExternalFlag) Type() string { return "part" }
 
+// Set adds a part.
 func (f ExternalFlag) Set(text string) error {
 	quantities := resource.ExternalQuantities(text)
 	for pair := range strings.SplitSeq(quantities, ",") {
@@ -224,18 +234,22 @@ type SizeFlags struct {
 	External []resource.External
 }
 
+// AddSizeFlags adds the flags of a size to a command.
 func AddSizeFlags(cmd *cobra.Command, f *SizeFlags) {
 	AddResourceFlags(cmd, &f.Vector)
 	cmd.Flags().Var(ExternalFlag{Parts: &f.External}, "external",
 		"a part in a queue of a cluster, such as yarn:prod:root.a,memory=4GiB,cpu=4; repeatable; see: bursar help external")
 }
 
+// IsSet reports whether the user named a size.
 func (f *SizeFlags) IsSet() bool { return !f.Vector.IsUnset() || len(f.External) > 0 }
 
+// Resource returns the size.
 func (f *SizeFlags) Resource() resource.Resource {
 	return resource.NewResource(f.Vector, f.External...)
 }
 
+// Message returns the size as a message of the API.
 func (f *SizeFlags) Message() *bursarv1.Resource { return convert.ResourceToProto(f.Resource()) }
 
 // AddResourceFlags adds the flags that make up a vector.

@@ -29,7 +29,7 @@ func (c *Invocation) ReadFile(file string) (name string, data []byte, err error)
 // Unusable gives the error of an input that can never be read the exit code for bad data.
 func Unusable(err error) error {
 	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
-		return &failure.Exit{Code: failure.ExitData, Err: err}
+		return &failure.ExitError{Code: failure.ExitData, Err: err}
 	}
 	return err
 }

@@ -28,8 +28,10 @@ func (f DurationFlag) String() string {
 	return Hours(*f.Value)
 }
 
+// Type names the form in help texts.
 func (f DurationFlag) Type() string { return "duration" }
 
+// Set reads a duration.
 func (f DurationFlag) Set(text string) error {
 	d, err := duration.Parse(text)
 	if err == nil {
@@ -42,6 +44,7 @@ func (f DurationFlag) Set(text string) error {
 // server takes it for its default.
 type TTLFlag struct{ DurationFlag }
 
+// Set reads a duration above zero.
 func (f TTLFlag) Set(text string) error {
 	if err := f.DurationFlag.Set(text); err != nil {
 		return err
@@ -63,8 +66,10 @@ func (f HostFlag) String() string {
 	return *f.ID
 }
 
+// Type names the form in help texts.
 func (f HostFlag) Type() string { return "string" }
 
+// Set reads the id of a host.
 func (f HostFlag) Set(text string) error {
 	if text == "" {
 		return errors.New("want a host id")

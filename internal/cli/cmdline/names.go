@@ -28,10 +28,11 @@ func QueueArg(text string) (resource.Address, error) {
 	return at, nil
 }
 
+// SelectorArg reads the selector of a rule.
 func SelectorArg(text string) (map[string]string, error) {
 	selector, err := label.ParseSelector(text)
 	if err != nil {
-		return nil, &failure.Usage{Err: err}
+		return nil, &failure.UsageError{Err: err}
 	}
 	if user, named := selector.Labels().Get(label.User); named && user == "" {
 		return nil, failure.Usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", render.Shown(text))

@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/internal/cli/failure"
 )
 
-// interrupts end a context when somebody interrupts the program, and remember the signal.
-type interrupts struct {
+// Interrupts end a context when somebody interrupts the program, and remember the signal.
+type Interrupts struct {
 	mu     sync.Mutex
 	caught os.Signal
 	Stop   func()
@@ -31,19 +31,19 @@ func NotIgnored(which ...os.Signal) []os.Signal {
 
 // CatchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop
 // these signals end the program again.
-func CatchInterrupts(ctx context.Context) (context.Context, *interrupts) {
+func CatchInterrupts(ctx context.Context) (context.Context, *Interrupts) {
 	return catch(ctx, NotIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 }
 
 // CatchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started
 // them.
-func CatchEnds(ctx context.Context) (context.Context, *interrupts) {
+func CatchEnds(ctx context.Context) (context.Context, *Interrupts) {
 	return catch(ctx, append(slices.DeleteFunc([]os.Signal{syscall.SIGHUP}, signal.Ignored), syscall.SIGINT, syscall.SIGTERM)...)
 }
 
 // CatchStops is catchInterrupts for a server that SIGHUP does not end: it comes on hangups. SIGINT
 // also ends a server that a script has put into the background: it can be for nobody else.
-func CatchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups <-chan os.Signal) {
+func CatchStops(ctx context.Context) (_ context.Context, _ *Interrupts, hangups <-chan os.Signal) {
 	// A signal that comes during a reload is not lost; more than one would be the same.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -56,9 +56,9 @@ func CatchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups 
 	return ctx, i, signals
 }
 
-func catch(ctx context.Context, which ...os.Signal) (context.Context, *interrupts) {
+func catch(ctx context.Context, which ...os.Signal) (context.Context, *Interrupts) {
 	ctx, cancel := context.WithCancel(ctx)
-	i := &interrupts{}
+	i := &Interrupts{}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, which...)
 	done := make(chan struct{})
@@ -83,7 +83,7 @@ func catch(ctx context.Context, which ...os.Signal) (context.Context, *interrupt
 }
 
 // Code returns the exit code of a program that was interrupted.
-func (i *interrupts) Code() (code int, interrupted bool) {
+func (i *Interrupts) Code() (code int, interrupted bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	number, ok := i.caught.(syscall.Signal)

@@ -19,8 +19,10 @@ type TimeFlag struct {
 
 func (f *TimeFlag) String() string { return f.Text }
 
+// Type names the form in help texts.
 func (f *TimeFlag) Type() string { return "time" }
 
+// Set reads a time.
 func (f *TimeFlag) Set(text string) error {
 	read, err := parseTime(text, time.Now())
 	if err != nil {

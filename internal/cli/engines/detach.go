@@ -150,9 +150,9 @@ func launchEnd(err error) error {
 	case !ok || field.GetField() != "command[0]":
 		return err
 	case strings.Contains(field.GetWant(), "execute"), strings.Contains(field.GetWant(), "#!"):
-		return &failure.Exit{Code: failure.ExitNotExecutable, Err: err}
+		return &failure.ExitError{Code: failure.ExitNotExecutable, Err: err}
 	}
-	return &failure.Exit{Code: failure.ExitNotFound, Err: err}
+	return &failure.ExitError{Code: failure.ExitNotFound, Err: err}
 }
 
 // giveBack releases what was granted for a command that was not started. If nobody hears that, the

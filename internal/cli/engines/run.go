@@ -148,10 +148,10 @@ func runHere(ctx context.Context, c *cmdline.Invocation, cl *client.Client, opti
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {
-		return &failure.Exit{Code: failure.ExitSignal + int(sig)}
+		return &failure.ExitError{Code: failure.ExitSignal + int(sig)}
 	}
 	if left != nil && left.caught != 0 {
-		return &failure.Exit{Code: failure.ExitSignal + int(left.caught)}
+		return &failure.ExitError{Code: failure.ExitSignal + int(left.caught)}
 	}
 	return runEnd(ctx, c.Reporter, cl, result, err)
 }

@@ -26,7 +26,7 @@ func runEnd(ctx context.Context, c *failure.Reporter, cl *client.Client, result 
 	if !errors.As(err, &failed) {
 		a := result.Allocation
 		if killed(result.State) && !render.HasEnded(a) {
-			a = endedAllocation(ctx, c.Printer, cl, a.GetId())
+			a = endedAllocation(ctx, cl, a.GetId())
 		}
 		sayEnd(c.Printer, a)
 		return ended(result.State)
@@ -35,19 +35,19 @@ func runEnd(ctx context.Context, c *failure.Reporter, cl *client.Client, result 
 	case client.PhaseStart:
 		switch {
 		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-			return &failure.Exit{Code: failure.ExitNotFound, Err: err}
+			return &failure.ExitError{Code: failure.ExitNotFound, Err: err}
 		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-			return &failure.Exit{Code: failure.ExitNotExecutable, Err: err}
+			return &failure.ExitError{Code: failure.ExitNotExecutable, Err: err}
 		}
 	case client.PhaseConfirm:
 		c.Sayf("bursar: stopped the command, which may not run without its allocation")
 		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
-			return &failure.Exit{Code: failure.ExitNoResources, Err: err}
+			return &failure.ExitError{Code: failure.ExitNoResources, Err: err}
 		}
 	case client.PhaseRelease:
 		c.Sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.Message(err))
 		if killed(result.State) {
-			sayEnd(c.Printer, endedAllocation(ctx, c.Printer, cl, result.Allocation.GetId()))
+			sayEnd(c.Printer, endedAllocation(ctx, cl, result.Allocation.GetId()))
 		}
 		return ended(result.State)
 	case client.PhaseAllocate:
@@ -63,7 +63,7 @@ func killed(state *os.ProcessState) bool {
 
 // endedAllocation waits for a moment until it is known how an allocation ended. It returns nil if
 // nobody says.
-func endedAllocation(ctx context.Context, out *render.Printer, cl *client.Client, id string) (last *bursarv1.Allocation) {
+func endedAllocation(ctx context.Context, cl *client.Client, id string) (last *bursarv1.Allocation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
 	_ = cmdline.WaitFor(ctx, func() (bool, error) {
@@ -94,9 +94,9 @@ func ended(state *os.ProcessState) error {
 	status := client.ExitStatus(state)
 	switch {
 	case status.GetSignal() != 0:
-		return &failure.Exit{Code: failure.ExitSignal + int(status.GetSignal())}
+		return &failure.ExitError{Code: failure.ExitSignal + int(status.GetSignal())}
 	case status.GetCode() != 0:
-		return &failure.Exit{Code: int(status.GetCode())}
+		return &failure.ExitError{Code: int(status.GetCode())}
 	}
 	return nil
 }

@@ -29,12 +29,12 @@ func (r *Reporter) Each(names []string, do func(name string) error) error {
 			code = ExitCode(err)
 		}
 		if rest := names[i+1:]; len(rest) > 0 && client.Unavailable(err) && !connect.IsWireError(err) {
-			r.Report(&Exit{ExitCode(err), fmt.Errorf("not tried: %s", strings.Join(rest, ", "))})
+			r.Report(&ExitError{ExitCode(err), fmt.Errorf("not tried: %s", strings.Join(rest, ", "))})
 			break
 		}
 	}
 	if code != ExitOK {
-		return &Exit{Code: code}
+		return &ExitError{Code: code}
 	}
 	return nil
 }
@@ -49,9 +49,9 @@ func (r *Reporter) EachID(names []string, resolve func(name string) (id string, 
 		ids = append(ids, id)
 		return err
 	})
-	switch exit, told := errors.AsType[*Exit](err); {
+	switch exit, told := errors.AsType[*ExitError](err); {
 	case told && exit.Err == nil:
-		return &Exit{exit.Code, errors.New("nothing was done")}
+		return &ExitError{exit.Code, errors.New("nothing was done")}
 	case err != nil:
 		return err
 	}
@@ -70,10 +70,10 @@ func withoutRepeats(names []string) (once []string) {
 
 // about names the thing that an error is about, unless the error does so itself.
 func about(name string, err error) error {
-	_, missing := errors.AsType[*NoSuch](err)
-	_, vague := errors.AsType[*Ambiguous](err)
+	_, missing := errors.AsType[*NoSuchError](err)
+	_, vague := errors.AsType[*AmbiguousError](err)
 	if missing || vague {
 		return err
 	}
-	return &About{name, err}
+	return &AboutError{name, err}
 }

@@ -27,50 +27,51 @@ const (
 	ExitNoResources = 75
 	ExitNotAllowed  = 77
 	ExitConfig      = 78
-	// As the shell and env(1) use them.
+	// ExitNotExecutable, ExitNotFound and ExitSignal are as the shell and env(1) use them.
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
 	ExitSignal        = 128 // and the signal's number
 )
 
-// Exit ends the program with a code. Without an error nothing is printed.
-type Exit struct {
+// ExitError ends the program with a code. Without an error nothing is printed.
+type ExitError struct {
 	Code int
 	Err  error
 }
 
-func (e *Exit) Error() string {
+func (e *ExitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
 	}
 	return e.Err.Error()
 }
 
-func (e *Exit) Unwrap() error { return e.Err }
+func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage is a command line that cannot be understood.
-type Usage struct{ Err error }
+// UsageError is a command line that cannot be understood.
+type UsageError struct{ Err error }
 
-func (e *Usage) Error() string { return e.Err.Error() }
+func (e *UsageError) Error() string { return e.Err.Error() }
 
-func (e *Usage) Unwrap() error { return e.Err }
+func (e *UsageError) Unwrap() error { return e.Err }
 
-func Usagef(format string, args ...any) error { return &Usage{fmt.Errorf(format, args...)} }
+// Usagef makes a UsageError.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
 // Config is a configuration that cannot be used.
-func Config(err error) error { return &Exit{ExitConfig, err} }
+func Config(err error) error { return &ExitError{ExitConfig, err} }
 
 // ExitCode is the one place that turns errors into exit codes.
 func ExitCode(err error) int {
 	var (
-		exit    *Exit
-		usage   *Usage
+		exit    *ExitError
+		usage   *UsageError
 		target  *client.TargetError
 		wrong   *discovery.URLError
 		file    *yamlfile.Error
-		missing *NoSuch
-		vague   *Ambiguous
-		text    *NotUTF8
+		missing *NoSuchError
+		vague   *AmbiguousError
+		text    *NotUTF8Error
 	)
 	switch {
 	case err == nil:
@@ -125,28 +126,28 @@ func callCode(code connect.Code) int {
 	}
 }
 
-// NotUTF8 is a text that no message can hold.
-type NotUTF8 struct{ Field, Value string }
+// NotUTF8Error is a text that no message can hold.
+type NotUTF8Error struct{ Field, Value string }
 
-func (e *NotUTF8) Error() string {
+func (e *NotUTF8Error) Error() string {
 	return fmt.Sprintf("%s: %q: want valid UTF-8", e.Field, e.Value)
 }
 
-// NoSuch says that an id, or the beginning of one, names nothing.
-type NoSuch struct {
+// NoSuchError says that an id, or the beginning of one, names nothing.
+type NoSuchError struct {
 	What, ID string
 }
 
-func (e *NoSuch) Error() string { return fmt.Sprintf("no such %s: %q", e.What, e.ID) }
+func (e *NoSuchError) Error() string { return fmt.Sprintf("no such %s: %q", e.What, e.ID) }
 
-// Ambiguous says that the beginning of an id names several things.
-type Ambiguous struct {
+// AmbiguousError says that the beginning of an id names several things.
+type AmbiguousError struct {
 	What, Prefix string
 	Candidates   []string
 	More         bool
 }
 
-func (e *Ambiguous) Error() string {
+func (e *AmbiguousError) Error() string {
 	list := strings.Join(e.Candidates, ", ")
 	if e.More {
 		list += ", …"
@@ -157,15 +158,15 @@ func (e *Ambiguous) Error() string {
 // isNumber reports whether a text is the index of a list.
 func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
-// About says which of several things an error is about.
-type About struct {
+// AboutError says which of several things an error is about.
+type AboutError struct {
 	name string
 	err  error
 }
 
-func (e *About) Error() string { return e.name + ": " + e.err.Error() }
+func (e *AboutError) Error() string { return e.name + ": " + e.err.Error() }
 
-func (e *About) Unwrap() error { return e.err }
+func (e *AboutError) Unwrap() error { return e.err }
 
 // isForeign reports whether the answer is that of a web server that does not know the API. The
 // library turns its status or its kind of content into an error.
@@ -182,22 +183,22 @@ func isForeign(err error) bool {
 	return false
 }
 
-// Hinted is an error for which a command knows better what would help than the error itself.
-type Hinted struct {
+// HintedError is an error for which a command knows better what would help than the error itself.
+type HintedError struct {
 	Err  error
 	Hint string
 }
 
-func (e *Hinted) Error() string { return e.Err.Error() }
+func (e *HintedError) Error() string { return e.Err.Error() }
 
-func (e *Hinted) Unwrap() error { return e.Err }
+func (e *HintedError) Unwrap() error { return e.Err }
 
-// Leaderless is a call that nobody could answer although coordinators run: none of them
+// LeaderlessError is a call that nobody could answer although coordinators run: none of them
 // leads.
-type Leaderless struct{ Err error }
+type LeaderlessError struct{ Err error }
 
-func (e *Leaderless) Error() string {
+func (e *LeaderlessError) Error() string {
 	return "nobody leads at the moment: try again in some seconds"
 }
 
-func (e *Leaderless) Unwrap() error { return e.Err }
+func (e *LeaderlessError) Unwrap() error { return e.Err }

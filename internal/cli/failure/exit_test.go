@@ -24,14 +24,14 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"none":               {nil, 0},
 		"any":                {errors.New("odd"), 1},
 		"usage":              {Usagef("what?"), 64},
-		"not UTF-8":          {connect.NewError(connect.CodeUnknown, &NotUTF8{"reason", "\xff"}), 64},
+		"not UTF-8":          {connect.NewError(connect.CodeUnknown, &NotUTF8Error{"reason", "\xff"}), 64},
 		"bad target":         {&client.TargetError{Target: "x", Reason: "no port"}, 64},
 		"wrong file":         {&yamlfile.Error{File: "q.yaml"}, 65},
-		"not unique":         {&Ambiguous{What: "host", Prefix: "v"}, 65},
+		"not unique":         {&AmbiguousError{What: "host", Prefix: "v"}, 65},
 		"invalid":            {call(connect.CodeInvalidArgument), 65},
 		"out of range":       {call(connect.CodeOutOfRange), 65},
 		"taken":              {call(connect.CodeAlreadyExists), 65},
-		"unknown id":         {&NoSuch{"host", "v"}, 66},
+		"unknown id":         {&NoSuchError{"host", "v"}, 66},
 		"missing file":       {&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, 66},
 		"not found":          {call(connect.CodeNotFound), 66},
 		"unavailable":        {call(connect.CodeUnavailable), 69},
@@ -47,8 +47,8 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"canceled":           {call(connect.CodeCanceled), 1},
 		"internal":           {call(connect.CodeInternal), 1},
 		"configuration":      {Config(&yamlfile.Error{File: "c.yaml"}), 78},
-		"command's own":      {&Exit{Code: 7}, 7},
-		"of several, the id": {errors.Join(&NoSuch{"host", "v"}), 66},
+		"command's own":      {&ExitError{Code: 7}, 7},
+		"of several, the id": {errors.Join(&NoSuchError{"host", "v"}), 66},
 	} {
 		if got := ExitCode(c.err); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, c.want)

@@ -20,7 +20,7 @@ func (r *Reporter) Outcome(err error) error {
 	}
 	if err == nil || errors.Is(err, lost) {
 		if errors.Is(lost, syscall.EPIPE) {
-			return &Exit{Code: ExitFailed}
+			return &ExitError{Code: ExitFailed}
 		}
 		return cmp.Or(err, lost)
 	}

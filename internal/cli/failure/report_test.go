@@ -55,11 +55,11 @@ func TestBeginnersHintIsForThoseWhoHaveSaidNothing(t *testing.T) {
 }
 
 func TestElectionIsNotSilence(t *testing.T) {
-	err := &Leaderless{connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)}
+	err := &LeaderlessError{connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)}
 	if got, want := reported(t, &Reporter{}, err), "bursar: nobody leads at the moment: try again in some seconds\n"; got != want {
 		t.Errorf("reported %q, want %q", got, want)
 	}
-	told := &Leaderless{connect.NewWireError(connect.CodeUnavailable, errors.New("the leader does not know this coordinator"))}
+	told := &LeaderlessError{connect.NewWireError(connect.CodeUnavailable, errors.New("the leader does not know this coordinator"))}
 	if got, want := reported(t, &Reporter{}, told), "the server: the leader does not know this coordinator\nhint: none of those that answer leads"; !strings.Contains(got, want) {
 		t.Errorf("reported %q, want %q", got, want)
 	}

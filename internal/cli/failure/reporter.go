@@ -33,16 +33,17 @@ type Reporter struct {
 	Warnings warningLog
 }
 
+// NewReporter returns a reporter that writes where a printer does.
 func NewReporter(p *render.Printer) *Reporter { return &Reporter{Printer: p} }
 
 // describe writes what went wrong, and what can be done about it.
 func (r *Reporter) describe(out io.Writer, err error) {
-	var exit *Exit
+	var exit *ExitError
 	if err == nil || errors.As(err, &exit) && exit.Err == nil {
 		return
 	}
 	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", render.Printables(args)...) }
-	if _, isUsage := errors.AsType[*Usage](err); isUsage {
+	if _, isUsage := errors.AsType[*UsageError](err); isUsage {
 		sayf("bursar: %s", render.OneLine(err.Error()))
 		return
 	}
@@ -51,7 +52,7 @@ func (r *Reporter) describe(out io.Writer, err error) {
 	if hint := whereToLook(text); hint != "" {
 		sayf("hint: %s", hint)
 	}
-	hinted, hasHint := errors.AsType[*Hinted](err)
+	hinted, hasHint := errors.AsType[*HintedError](err)
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range render.ShortfallLines(insufficient) {
 			sayf("  %s", line)
@@ -69,7 +70,7 @@ func (r *Reporter) describe(out io.Writer, err error) {
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
 	}
-	if _, leaderless := errors.AsType[*Leaderless](err); leaderless && connect.IsWireError(err) {
+	if _, leaderless := errors.AsType[*LeaderlessError](err); leaderless && connect.IsWireError(err) {
 		// A coordinator that stands by has said why, which may also be that the leader does not
 		// let it in.
 		sayf("hint: none of those that answer leads; if a leader has just ended, another one leads in some seconds")
@@ -91,14 +92,14 @@ func (r *Reporter) explainCommandLine() string {
 
 // Message returns an error in one line.
 func (r *Reporter) Message(err error) string {
-	if about, ok := errors.AsType[*About](err); ok {
+	if about, ok := errors.AsType[*AboutError](err); ok {
 		return about.name + ": " + r.Message(about.err)
 	}
-	if text, ok := errors.AsType[*NotUTF8](err); ok {
+	if text, ok := errors.AsType[*NotUTF8Error](err); ok {
 		return text.Error()
 	}
 	var call *connect.Error
-	_, leaderless := errors.AsType[*Leaderless](err)
+	_, leaderless := errors.AsType[*LeaderlessError](err)
 	if leaderless && !connect.IsWireError(err) || !errors.As(err, &call) {
 		return render.OneLine(err.Error())
 	}

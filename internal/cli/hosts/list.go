@@ -47,9 +47,9 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		}
 		if len(args) == 1 {
 			id, err := lookup.HostID(cmd.Context(), cl, args[0])
-			if _, missing := errors.AsType[*failure.NoSuch](err); missing {
+			if _, missing := errors.AsType[*failure.NoSuchError](err); missing {
 				if meant := cmdline.Singular(cmd, args[0]); meant != "" {
-					err = &failure.Hinted{Err: err, Hint: strings.TrimPrefix(meant, "; ")}
+					err = &failure.HintedError{Err: err, Hint: strings.TrimPrefix(meant, "; ")}
 				}
 			}
 			if err != nil {

@@ -202,7 +202,7 @@ wants whole ids: the beginning of one could be that of another host later.`,
 			}
 			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
 			if client.NotFound(err) {
-				err = &failure.NoSuch{What: "host", ID: id}
+				err = &failure.NoSuchError{What: "host", ID: id}
 			}
 			reports[id] = res.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY
 			return id, err

@@ -32,6 +32,7 @@ type leveled struct {
 	handler slog.Handler
 }
 
+// NewHandler returns a handler of the records from a level up.
 func NewHandler(out io.Writer, level slog.Leveler) *Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
 		if len(groups) == 0 && (attr.Key == slog.TimeKey || attr.Key == slog.LevelKey) {
@@ -69,18 +70,22 @@ func (h *Handler) of(level slog.Level) slog.Handler {
 	return h.byPriority[len(h.byPriority)-1].handler
 }
 
+// Enabled reports whether records of a level are written.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.of(level).Enabled(ctx, level)
 }
 
+// Handle writes a record with the priority of its level.
 func (h *Handler) Handle(ctx context.Context, record slog.Record) error {
 	return h.of(record.Level).Handle(ctx, record)
 }
 
+// WithAttrs returns a handler that adds attributes.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithAttrs(attrs) })
 }
 
+// WithGroup returns a handler that puts attributes into a group.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithGroup(name) })
 }

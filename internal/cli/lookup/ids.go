@@ -50,7 +50,7 @@ func AllocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: text})
 	switch {
 	case client.NotFound(err) || client.Invalid(err):
-		return "", &failure.NoSuch{What: "allocation", ID: text}
+		return "", &failure.NoSuchError{What: "allocation", ID: text}
 	case err != nil:
 		return "", err
 	}
@@ -84,7 +84,7 @@ func HostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	}
 	id, err := unique("host", text, ids)
 	if id == "" && err == nil {
-		err = &failure.NoSuch{What: "host", ID: text}
+		err = &failure.NoSuchError{What: "host", ID: text}
 	}
 	return id, err
 }
@@ -102,7 +102,7 @@ func HostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text s
 			return text, nil
 		}
 		id, err := HostID(ctx, cl, text)
-		if _, missing := errors.AsType[*failure.NoSuch](err); missing {
+		if _, missing := errors.AsType[*failure.NoSuchError](err); missing {
 			return text, nil
 		}
 		return id, err
@@ -122,7 +122,7 @@ func unique(what, text string, ids []string) (string, error) {
 	case len(ids) == 1:
 		return ids[0], nil
 	}
-	return "", &failure.Ambiguous{What: what, Prefix: text, Candidates: ids[:min(len(ids), maxCandidates)], More: len(ids) > maxCandidates}
+	return "", &failure.AmbiguousError{What: what, Prefix: text, Candidates: ids[:min(len(ids), maxCandidates)], More: len(ids) > maxCandidates}
 }
 
 // CompleteAllocations offers the shell ids of live allocations.
@@ -164,6 +164,7 @@ func CompleteHosts(c *servers.Connections) cobra.CompletionFunc {
 	}
 }
 
+// OfferHosts offers the shell the ids of hosts, for each argument or flag.
 func OfferHosts(c *servers.Connections) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		cl, err := c.Coordinator(cmd.Context())

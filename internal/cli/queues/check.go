@@ -120,7 +120,7 @@ func checkFile(ctx context.Context, c *cmdline.Invocation, file string) error {
 		return checkHere(ctx, kinds, p)
 	})
 	if code, interrupted := interrupts.Code(); interrupted {
-		return &failure.Exit{Code: code}
+		return &failure.ExitError{Code: code}
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func checkAll(ctx context.Context, c *failure.Reporter, s selection, check func(
 				printCheck(c.Printer, res, s)
 			})
 			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
-				err = &failure.Exit{Code: failure.ExitUnavailable}
+				err = &failure.ExitError{Code: failure.ExitUnavailable}
 			}
 		}
 		if err != nil && len(s.list) == 1 {
@@ -156,7 +156,7 @@ func checkAll(ctx context.Context, c *failure.Reporter, s selection, check func(
 		}
 	}
 	if code != failure.ExitOK {
-		return &failure.Exit{Code: code}
+		return &failure.ExitError{Code: code}
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ and state. A figure that the answer does not have is left out.`,
 		defer in.Close()
 		scheduler, err := yarn.Decode(in)
 		if wrong, ok := errors.AsType[*yarn.AnswerError](err); ok {
-			return &failure.Exit{Code: failure.ExitData, Err: fmt.Errorf("%s: %w: want the JSON that /ws/v1/cluster/scheduler of a ResourceManager in charge answers", name, wrong)}
+			return &failure.ExitError{Code: failure.ExitData, Err: fmt.Errorf("%s: %w: want the JSON that /ws/v1/cluster/scheduler of a ResourceManager in charge answers", name, wrong)}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

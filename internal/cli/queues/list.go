@@ -157,9 +157,9 @@ func whyNoQueues(ctx context.Context, out *render.Printer, cl *client.Client, at
 	case some:
 		return nil
 	case at.Cluster != "":
-		return &failure.NoSuch{What: "cluster", ID: render.ClusterText(at.Kind, at.Cluster)}
+		return &failure.NoSuchError{What: "cluster", ID: render.ClusterText(at.Kind, at.Cluster)}
 	case at.Kind != "":
-		return &failure.NoSuch{What: "kind of cluster", ID: at.Kind}
+		return &failure.NoSuchError{What: "kind of cluster", ID: at.Kind}
 	}
 	out.Sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
 	return nil

@@ -187,7 +187,7 @@ func siteAddresses(name string) (string, error) {
 		return "", fmt.Errorf("--site: %w", err)
 	}
 	if err != nil {
-		return "", &failure.Exit{Code: failure.ExitData, Err: fmt.Errorf("%s: %w", name, err)}
+		return "", &failure.ExitError{Code: failure.ExitData, Err: fmt.Errorf("%s: %w", name, err)}
 	}
 	return strings.Join(addresses, ","), nil
 }

@@ -15,6 +15,7 @@ func AccountHeader() []string {
 	return []string{"ACCOUNT", "DIMENSION", "LIMIT", "PROTECTED", "USED", "RESERVED", "OTHERS", "AVAILABLE", "WAITING", "NOTE"}
 }
 
+// AccountRows returns the rows of accounts below AccountHeader, a row for each dimension.
 func AccountRows(accounts []*bursarv1.Account) [][]string {
 	var rows [][]string
 	for _, a := range accounts {

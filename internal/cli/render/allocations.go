@@ -50,6 +50,7 @@ func PrintAllocations(out *Printer, allocations []*bursarv1.Allocation, filter s
 	out.Table(header, rows)
 }
 
+// PrintAllocation prints all facts of an allocation.
 func PrintAllocation(out *Printer, a *bursarv1.Allocation) {
 	now := time.Now()
 	facts := []string{

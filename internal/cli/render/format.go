@@ -291,6 +291,7 @@ func Until(t *timestamppb.Timestamp, now time.Time) string {
 	return "now"
 }
 
+// DurationText writes a duration in one or two units.
 func DurationText(d time.Duration) string {
 	const day = 24 * time.Hour
 	d = max(0, d)
@@ -363,6 +364,7 @@ func DiskText(d *bursarv1.DiskSample) string {
 	return text
 }
 
+// OrEmpty returns the resource, or an empty one for nil.
 func OrEmpty(r *bursarv1.Resource) *bursarv1.Resource {
 	if r == nil {
 		return &bursarv1.Resource{}
@@ -406,4 +408,5 @@ func Counted(n int, one, several string) string {
 	return fmt.Sprint(n) + " " + several
 }
 
+// Headroom writes the memory that a host could give away now.
 func Headroom(h *bursarv1.Host) string { return Optional(resource.Memory, h.HeadroomBytes) }

@@ -35,8 +35,10 @@ func QuotaLine(q *bursarv1.Quota) string {
 	return strings.Join(parts, "  ")
 }
 
+// ClusterText writes KIND:CLUSTER as the command line reads it.
 func ClusterText(kind, cluster string) string { return kind + ":" + spelling.Name(cluster, ":,@") }
 
+// ProviderName writes the cluster of a provider as KIND:CLUSTER.
 func ProviderName(p *bursarv1.Provider) string { return ClusterText(p.GetKind(), p.GetCluster()) }
 
 // NormalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most

@@ -83,4 +83,5 @@ func Shown(text string) string {
 	return text
 }
 
+// OneLine writes a text with single blanks in place of line breaks.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -33,10 +33,13 @@ type Printer struct {
 	Form string
 }
 
+// NewPrinter returns a printer that writes data to out and all else to err.
 func NewPrinter(out, err *os.File) *Printer { return &Printer{out: stdout{file: out}, Err: err} }
 
+// IsJSON reports whether the user wants JSON.
 func (p *Printer) IsJSON() bool { return p.Form == OutputJSON }
 
+// Wide reports whether the user wants all columns.
 func (p *Printer) Wide() bool { return p.Form == OutputWide }
 
 // Write writes data. The error is the first one that there was.

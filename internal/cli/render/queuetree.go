@@ -19,6 +19,7 @@ type branch struct {
 	above *branch // nil: none is shown
 }
 
+// QueueAddress returns the address of a queue.
 func QueueAddress(q *bursarv1.Queue) resource.Address {
 	return resource.Address{Kind: q.GetKind(), Cluster: q.GetCluster(), Path: q.GetPath(), Partition: q.GetPartition()}
 }

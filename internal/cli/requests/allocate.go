@@ -28,7 +28,7 @@ func Allocate(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	reason := "its answer was lost"
 	code, interrupted := interrupts.Code()
 	if interrupted {
-		reason, err = "interrupted", &failure.Exit{Code: code}
+		reason, err = "interrupted", &failure.ExitError{Code: code}
 	}
 	if interrupted || minted && client.Undecided(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)

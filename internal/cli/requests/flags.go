@@ -25,6 +25,7 @@ type Flags struct {
 	priority                 int32
 }
 
+// AddFlags adds the flags of a request to a command.
 func AddFlags(cmd *cobra.Command) *Flags {
 	f := &Flags{Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
 	cmdline.AddSizeFlags(cmd, &f.Resource)

@@ -147,7 +147,7 @@ func serveAgent(
 		},
 	}))
 	if isTransient(err) { // it is started again
-		return &failure.Exit{Code: failure.ExitFailed, Err: err}
+		return &failure.ExitError{Code: failure.ExitFailed, Err: err}
 	}
 	return serverError(err)
 }

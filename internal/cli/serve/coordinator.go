@@ -116,7 +116,7 @@ func serveCoordinator(
 		},
 	})
 	if isTransient(err) { // while it served: the service manager starts it again
-		return &failure.Exit{Code: failure.ExitFailed, Err: err}
+		return &failure.ExitError{Code: failure.ExitFailed, Err: err}
 	}
 	return serverError(err)
 }

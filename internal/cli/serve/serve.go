@@ -219,9 +219,9 @@ func (c *configuration) explain(err error) error {
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &toRead) && regularfile.Transient(toRead.Err):
-		return &transientError{&failure.Exit{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}, toRead}
+		return &transientError{&failure.ExitError{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}, toRead}
 	case errors.As(err, &toRead):
-		return &failure.Exit{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}
+		return &failure.ExitError{Code: failure.ExitCode(toRead.Err), Err: c.at(toRead.Field, toRead.Err.Error())}
 	case errors.As(err, &toMake) && regularfile.Transient(toMake.Err):
 		return &transientError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")")), toMake}
 	case errors.As(err, &toMake):

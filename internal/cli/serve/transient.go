@@ -61,8 +61,8 @@ func isTransient(err error) bool {
 		other         *election.StoreError
 		garbled       *election.IDError
 		refused       *store.RefusedError
-		exit          *failure.Exit
-		usage         *failure.Usage
+		exit          *failure.ExitError
+		usage         *failure.UsageError
 		located       *yamlfile.Error
 		newer         *statefile.VersionError
 		ofConsul      *consul.ConfigError

@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	// DefaultAddr is the coordinator that is called if nobody names one.
 	DefaultAddr = "http://127.0.0.1:7070"
 	// SystemSocket is the socket of the agent that serves the whole machine.
 	SystemSocket = "/run/bursar/agent.sock"
@@ -69,6 +70,7 @@ type Connections struct {
 	finding sync.WaitGroup
 }
 
+// NewConnections returns connections to no server yet.
 func NewConnections(r *failure.Reporter) *Connections { return &Connections{Reporter: r} }
 
 // Add takes over clients, which close closes. The last one is that of the next call.

@@ -53,6 +53,7 @@ func (c Credentials) Options(log *slog.Logger) ([]client.Option, error) {
 	return c.OptionsWith(credential.Options{Log: log})
 }
 
+// OptionsWith reads the files as how says. The error is a *credential.FileError.
 func (c Credentials) OptionsWith(how credential.Options) ([]client.Option, error) {
 	var options []client.Option
 	if c.TLS.IsSet() {

@@ -28,7 +28,7 @@ func checkEncoding() connect.Interceptor {
 }
 
 // invalidText finds the first text of a message that is not UTF-8; nil if there is none.
-func invalidText(msg protoreflect.Message, path string) (wrong *failure.NotUTF8) {
+func invalidText(msg protoreflect.Message, path string) (wrong *failure.NotUTF8Error) {
 	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		at := path + string(field.Name())
 		switch {
@@ -36,7 +36,7 @@ func invalidText(msg protoreflect.Message, path string) (wrong *failure.NotUTF8)
 			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 				name := key.String()
 				if !utf8.ValidString(name) {
-					wrong = &failure.NotUTF8{Field: at, Value: name}
+					wrong = &failure.NotUTF8Error{Field: at, Value: name}
 				} else {
 					wrong = invalidValue(field.MapValue(), value, at+"["+name+"]")
 				}
@@ -57,11 +57,11 @@ func invalidText(msg protoreflect.Message, path string) (wrong *failure.NotUTF8)
 }
 
 // invalidValue is invalidText for one value of a field.
-func invalidValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) *failure.NotUTF8 {
+func invalidValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) *failure.NotUTF8Error {
 	switch field.Kind() { //nolint:exhaustive // nothing else has text
 	case protoreflect.StringKind:
 		if text := value.String(); !utf8.ValidString(text) {
-			return &failure.NotUTF8{Field: path, Value: text}
+			return &failure.NotUTF8Error{Field: path, Value: text}
 		}
 	case protoreflect.MessageKind:
 		return invalidText(value.Message(), path+".")

@@ -60,7 +60,7 @@ external clusters are known, and which are not.`,
 					return err
 				}
 				if leaderless(team) {
-					return &failure.Leaderless{Err: err}
+					return &failure.LeaderlessError{Err: err}
 				}
 				return err
 			}
@@ -196,7 +196,7 @@ it says what, and ends with code 1.`,
 					render.Counted(int(res.GetAccounts()), "account", "accounts"), res.GetRevision(), render.Counted(len(res.GetViolations()), "violation", "violations"))
 			})
 			if err == nil && len(res.GetViolations()) > 0 {
-				err = &failure.Exit{Code: failure.ExitFailed}
+				err = &failure.ExitError{Code: failure.ExitFailed}
 			}
 			return err
 		},

@@ -116,7 +116,7 @@ again.`,
 			return failure.Usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead if there is one, or repeat with --force", table, key, given)
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			return &failure.Exit{Code: failure.ExitNoSuchThing, Err: fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
+			return &failure.ExitError{Code: failure.ExitNoSuchThing, Err: fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
 		}
 		if err != nil {
 			return storeRefused(err)

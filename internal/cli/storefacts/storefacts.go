@@ -24,6 +24,7 @@ type storeFacts struct {
 	Schema   int64  `json:"schema"`
 }
 
+// Print prints what a store says of itself.
 func Print(out *render.Printer, where string, meta store.Meta) error {
 	facts := storeFacts{
 		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
