@@ -5,10 +5,27 @@ import (
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
+// checkOutput refuses a form of output that does not exist.
 func checkOutput(output string) error {
 	switch output {
 	case render.OutputTable, render.OutputWide, render.OutputJSON:
 		return nil
 	}
 	return failure.Usagef("--output %q: want table, wide or json", output)
+}
+
+// saysJSON reports whether a command line asks for JSON, even if it cannot be understood as a
+// whole.
+func saysJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			return i+1 < len(args) && args[i+1] == render.OutputJSON
+		}
+	}
+	return false
 }
