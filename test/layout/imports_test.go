@@ -73,8 +73,8 @@ func strangers() [][2]string {
 	return [][2]string{{"agent", "coordinator"}}
 }
 
-// noun reports whether a folder has the commands on one noun, such as hosts: they stand next to each
-// other, and share only what stands below all of them.
+// noun reports whether a folder has the commands on one noun, such as hosts. Nouns stand next to
+// each other, and share only what stands below all of them.
 func noun(folder string) bool {
 	return strings.HasPrefix(folder, "internal/cli/") && floorOf(folder) == floorOf("internal/cli")
 }

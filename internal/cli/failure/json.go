@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/internal/cli/render"
 )
 
-// errorObject is what -o json prints of an error: {"error": {…}}, in one line of stderr, so that it can
-// be told from other lines. The first fields are always there.
+// errorObject is what -o json prints of an error: {"error": {…}}, in one line of stderr, so that a
+// program can tell it from other lines. The first fields are always there.
 type errorObject struct {
 	// Message is the first line that is printed without -o json, ExitCode the program's.
 	Message  string `json:"message"`

@@ -1,2 +1,3 @@
-// Package status has the commands that show a whole cluster: its coordinators, its changes, its audit.
+// Package status has the commands that show a whole cluster: its coordinators, its changes and
+// its audit.
 package status
