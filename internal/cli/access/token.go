@@ -285,7 +285,7 @@ func readIdentities(file string) ([]byte, error) {
 }
 
 // asRefused gives the error of a file that no coordinator accepts the code for a bad
-// configuration. What the file says is not in force, nor is any change of it.
+// configuration. The content of the file is not in force, nor is any change of it.
 func asRefused(err error) error {
 	if _, refused := errors.AsType[*access.ModeError](err); refused {
 		return failure.Config(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))

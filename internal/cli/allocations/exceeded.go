@@ -32,7 +32,7 @@ func exceededText(a *bursarv1.Allocation, now time.Time) string {
 	return ""
 }
 
-// consequence says what a host does about an engine that goes on to use that much.
+// consequence says how a host treats an engine that goes on to use that much.
 func consequence(u *bursarv1.OverUse, now time.Time) string {
 	switch u.GetPolicy() {
 	case bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE:

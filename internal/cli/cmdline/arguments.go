@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArguments takes flags only. It, ExactlyOne, AtMost and AtLeastOne check positional arguments as
-// cobra's functions do. Their errors say what is wrong and what would be right.
+// NoArguments takes flags only. It, ExactlyOne, AtMost and AtLeastOne check positional arguments
+// as cobra's functions do. Their errors name the mistake and the right form.
 func NoArguments(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 
 // ExactlyOne takes one argument.
@@ -54,7 +54,7 @@ func AtLeastOne(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("no %s: want %s %s", strings.TrimSuffix(first, "…"), cmd.CommandPath(), wanted)
 }
 
-// argumentsOf is what the usage of a command shows behind its name.
+// argumentsOf is the text that the usage of a command shows behind its name.
 func argumentsOf(cmd *cobra.Command) string {
 	_, arguments, _ := strings.Cut(cmd.Use, " ")
 	return arguments

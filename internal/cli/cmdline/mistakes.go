@@ -90,8 +90,8 @@ func NewDuration(flags *pflag.FlagSet, standard time.Duration, name, usage strin
 	return &value
 }
 
-// FlagMistake says which flag has a wrong value, the value, and what would be right. Other
-// mistakes are told in the library's words.
+// FlagMistake says which flag has a wrong value, the value, and the right form. Other mistakes are
+// told in the library's words.
 func FlagMistake(_ *cobra.Command, err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -129,7 +129,7 @@ func FlagMistake(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: %w", flag.Name, render.Shown(wrong.GetValue()), cause)
 }
 
-// wantedNumber is what a flag of a type wants, for the types that the library reads.
+// wantedNumber is the form that a flag of a type wants, for the types that the library reads.
 func wantedNumber(flagType string) string {
 	between := func(least, most int64) string { return fmt.Sprintf("a whole number from %d to %d", least, most) }
 	switch flagType {

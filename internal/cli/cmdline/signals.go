@@ -20,7 +20,7 @@ type Interrupts struct {
 
 // NotIgnored leaves out the signals that were ignored when the program started. They stay ignored,
 // also for the commands that it starts: nohup ignores SIGHUP, and a shell without job control
-// ignores SIGINT and SIGQUIT for what it runs in the background. Go's runtime takes over all other
+// ignores SIGINT and SIGQUIT for its background processes. Go's runtime takes over all other
 // signals, but leaves the first two as they were. SIGQUIT is treated like SIGINT.
 func NotIgnored(which ...os.Signal) []os.Signal {
 	if signal.Ignored(syscall.SIGINT) {

@@ -156,8 +156,8 @@ func launchEnd(err error) error {
 }
 
 // giveBack releases what was granted for a command that was not started. If nobody hears that, the
-// grant expires by itself. If the command may have been started after all, giveBack stops it: what
-// runs must not be released.
+// grant expires by itself. If the command may have been started after all, giveBack stops it: an
+// engine that runs must not be released.
 func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 	defer cancel()
@@ -172,7 +172,7 @@ func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id st
 	}
 }
 
-// sayNormalized says in one line if a grant is not what was asked for.
+// sayNormalized says in one line that a grant differs from the request.
 func sayNormalized(out *render.Printer, a *bursarv1.Allocation) {
 	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
 	if asked == nil || granted == nil {

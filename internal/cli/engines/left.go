@@ -46,8 +46,8 @@ type leftovers struct {
 	refused []int // processes that bursar run may not signal
 }
 
-// newLeftovers makes bursar run the parent of what its command leaves behind. If the kernel does
-// not allow that, the command runs without, and the result is nil.
+// newLeftovers makes bursar run the parent of the processes that its command leaves behind. If the
+// kernel does not allow that, the command runs without, and the result is nil.
 func newLeftovers(c *failure.Reporter, cl *client.Client, grace time.Duration) *leftovers {
 	r, err := reaper.New()
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *leftovers) started(next func(*os.Process)) func(*os.Process) {
 	}
 }
 
-// hook is RunOptions.Rest, nil if there is nobody who waits.
+// hook is RunOptions.Rest, nil if nobody waits.
 func (l *leftovers) hook() func(client.Ended) client.Rested {
 	if l == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 // release did not say so.
 const lastWord = 2 * time.Second
 
-// runEnd returns what the program ends with. It prints why the command ended, if somebody else than
-// the command is the cause.
+// runEnd returns the error with which the program ends. It prints why the command ended, if
+// somebody else than the command is the cause.
 func runEnd(ctx context.Context, c *failure.Reporter, cl *client.Client, result client.RunResult, err error) error {
 	var failed *client.RunError
 	if !errors.As(err, &failed) {
@@ -55,7 +55,7 @@ func runEnd(ctx context.Context, c *failure.Reporter, cl *client.Client, result 
 	return err
 }
 
-// killed reports whether a signal has ended a command, or what its shell ran.
+// killed reports whether a signal has ended a command, or the command of its shell.
 func killed(state *os.ProcessState) bool {
 	status := client.ExitStatus(state)
 	return status.GetSignal() != 0 || status.GetCode() > failure.ExitSignal
@@ -76,8 +76,8 @@ func endedAllocation(ctx context.Context, cl *client.Client, id string) (last *b
 	return last
 }
 
-// sayEnd prints why a command ended, with what to ask for next time. It prints nothing about one
-// that ended by itself.
+// sayEnd prints why a command ended, with the amount to ask for next time. It prints nothing about
+// one that ended by itself.
 func sayEnd(out *render.Printer, a *bursarv1.Allocation) {
 	why := render.EndCause(a)
 	if why == "" {

@@ -18,7 +18,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// stopFlags say what is stopped, and how.
+// stopFlags name the engines to stop, and how to stop them.
 type stopFlags struct {
 	labels      cmdline.FilterFlag
 	grace, wait time.Duration

@@ -40,7 +40,7 @@ func (r *Reporter) Each(names []string, do func(name string) error) error {
 }
 
 // EachID is each for names that are looked up, such as the beginnings of ids. It looks up all of
-// them before it does anything: what is done may make a name mean something else. If one of several
+// them before it does anything: a change may make a name mean something else. If one of several
 // means nothing, or several things, it does nothing.
 func (r *Reporter) EachID(names []string, resolve func(name string) (id string, err error), do func(id string) error) error {
 	var ids []string

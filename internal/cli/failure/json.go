@@ -19,7 +19,7 @@ type errorObject struct {
 	// Message is the first line that is printed without -o json, ExitCode the program's.
 	Message  string `json:"message"`
 	ExitCode int    `json:"exitCode"`
-	// Notes are the lines after it, such as what each account lacks. Hints say what would help.
+	// Notes are the lines after it, such as the lack of each account. Hints name remedies.
 	Notes []string `json:"notes"`
 	Hints []string `json:"hints"`
 	// Code is the API's, such as "resource_exhausted", if the error is the answer to a call.

@@ -30,8 +30,8 @@ func (r *Reporter) Outcome(err error) error {
 	return err
 }
 
-// Report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
-// error: `journalctl -p err` of a unit that does not start says why.
+// Report writes the fault to stderr: one line, then hints. journald gets all of it as an error:
+// `journalctl -p err` of a unit that does not start says why.
 func (r *Reporter) Report(err error) {
 	if r.IsJSON() {
 		_, _ = render.Harmless{To: r.Err, JSON: true}.Write(r.describeJSON(err))

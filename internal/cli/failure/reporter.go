@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// Reporter says what went wrong, in the words of the command line and of the last call.
+// Reporter tells the user of faults, in the words of the command line and of the last call.
 type Reporter struct {
 	*render.Printer
 
@@ -29,14 +29,14 @@ type Reporter struct {
 	ByDefault bool
 	// OfAgent is set if the last server is an agent.
 	OfAgent bool
-	// Warnings are what went wrong apart from the calls.
+	// Warnings are the faults apart from the calls.
 	Warnings warningLog
 }
 
 // NewReporter returns a reporter that writes where a printer does.
 func NewReporter(p *render.Printer) *Reporter { return &Reporter{Printer: p} }
 
-// describe writes what went wrong, and what can be done about it.
+// describe writes a fault and its remedies.
 func (r *Reporter) describe(out io.Writer, err error) {
 	var exit *ExitError
 	if err == nil || errors.As(err, &exit) && exit.Err == nil {
@@ -136,7 +136,7 @@ func (r *Reporter) Message(err error) string {
 	return prefix + render.OneLine(r.inTyped(call.Message()))
 }
 
-// kindOfServer is what the last call was for.
+// kindOfServer is the kind of server that the last call was for.
 func (r *Reporter) kindOfServer() string {
 	if r.OfAgent {
 		return "agent"
@@ -144,7 +144,8 @@ func (r *Reporter) kindOfServer() string {
 	return "coordinator"
 }
 
-// nobodyAnswers says whom the command has called, and why nobody answered.
+// nobodyAnswers names the server that the command has called, and the reason why it did not
+// answer.
 func (r *Reporter) nobodyAnswers(err *connect.Error) string {
 	reason := r.Reason(err)
 	text := fmt.Sprintf("nobody answers at %s: %s", r.Server(), reason)
@@ -161,7 +162,7 @@ func (r *Reporter) nobodyAnswers(err *connect.Error) string {
 }
 
 // Reason is why there was no answer: the system's word if there is one. If one end does not trust
-// the other, it says what to do.
+// the other, reason names the remedy.
 func (r *Reporter) Reason(err error) string {
 	if trust, ok := errors.AsType[*credential.TrustError](err); ok {
 		cause := trust.Err

@@ -196,7 +196,7 @@ func killedText(s *bursarv1.HostSample) string {
 	return render.Counted(int(s.GetOutOfMemoryKills()), "process", "processes") + " since the boot"
 }
 
-// booked writes how much is used and reserved of what may be given away.
+// booked writes how much of the capacity is used and reserved.
 func booked(a *bursarv1.Account, dimension string) string {
 	pick := func(r *bursarv1.Resource) *int64 {
 		if dimension == resource.Memory {

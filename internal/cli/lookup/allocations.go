@@ -30,7 +30,7 @@ func (f *Filter) Text() string {
 // MaxPage is the largest page that the contract allows.
 const MaxPage = 1000
 
-// Timed is the flag that asks for what has ended in a time; empty if none does.
+// Timed is the flag that asks for the allocations that ended in a time; empty if none does.
 func (f *Filter) Timed() string {
 	switch {
 	case f.Since.Text != "":

@@ -113,7 +113,8 @@ func checkFile(ctx context.Context, c *cmdline.Invocation, file string) error {
 	if len(list) == 0 {
 		c.Sayf("%s: no providers", name)
 	}
-	// What a provider has started is ended with us: it is in no group that the terminal signals.
+	// A process that a provider has started ends with us: it is in no group that the terminal
+	// signals.
 	ctx, interrupts := cmdline.CatchInterrupts(ctx)
 	defer interrupts.Stop()
 	err = checkAll(ctx, c.Reporter, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
@@ -161,7 +162,7 @@ func checkAll(ctx context.Context, c *failure.Reporter, s selection, check func(
 	return nil
 }
 
-// printCheck prints the result of a check: a line for each server, what was read, and what is odd.
+// printCheck prints the result of a check: a line for each server, the figures, and the oddities.
 func printCheck(out *render.Printer, res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
 	out.Printf("%s\n", render.ProviderName(p))
@@ -193,7 +194,7 @@ func printCheck(out *render.Printer, res *bursarv1.CheckProviderResponse, among 
 // mostFigures is how many queues of a check are shown with their figures.
 const mostFigures = 50
 
-// printFigures shows what the figures of a command became.
+// printFigures shows the queues that the figures of a command became.
 func printFigures(out *render.Printer, queues []*bursarv1.Queue) {
 	rows := make([][]string, 0, len(queues))
 	for _, q := range queues[:min(len(queues), mostFigures)] {
@@ -236,7 +237,7 @@ func (s selection) defaultNote(p *bursarv1.Provider) string {
 	return cmp.Or(defaultText(p, s.list), "no")
 }
 
-// checkWarnings are what a person should know of a cluster although it was read.
+// checkWarnings are the oddities of a cluster that a person should know although it was read.
 func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
 	h := res.GetProvider().GetHealth()
 	if h.GetState() != bursarv1.ProviderHealth_STATE_KNOWN {

@@ -62,7 +62,7 @@ func (o *overAccount) json() overJSON {
 	return line
 }
 
-// held is the allocations of one account, and what each has.
+// held has the allocations of one account, and the resources of each.
 type held struct {
 	labels map[string]string
 	by     []*bursarv1.Allocation
@@ -202,7 +202,8 @@ func (h *held) over(limit resource.Vector, place *resource.Address) (list []over
 	return list
 }
 
-// quantityAt is what a resource has of a dimension: on its host, or in the queues of a place.
+// quantityAt is the quantity of a dimension in a resource: on its host, or in the queues of a
+// place.
 func quantityAt(r *resource.Resource, place *resource.Address, dimension string) (sum int64) {
 	if place == nil {
 		sum, _ = r.Get(dimension)

@@ -71,7 +71,7 @@ func (q *quotaChange) read(ctx context.Context, cl *client.Client) (*bursarv1.Qu
 	return res.GetQuota(), err
 }
 
-// send puts a rule, if it is as it was when it had the etag, or asks what that would do.
+// send puts a rule, if it is as it was when it had the etag, or asks for the effect of that.
 func (q *quotaChange) send(ctx context.Context, cl *client.Client, rule *bursarv1.Quota, etag string) (now *bursarv1.Quota, warnings []string, err error) {
 	if q.dryRun {
 		res, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true, Force: q.force})
@@ -107,8 +107,8 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 	return now, nil
 }
 
-// with sets some dimensions of a limit or a guarantee, and of what it says of external parts, and
-// leaves the others as they are.
+// with sets some dimensions of a limit or a guarantee, and of the external parts that it names,
+// and leaves the others as they are.
 func with(before *bursarv1.Resource, named resource.Resource) (*bursarv1.Resource, error) {
 	v, parts, err := convert.LimitFromProto(render.OrEmpty(before))
 	if err != nil {
@@ -189,7 +189,7 @@ func placesIn(list ...*bursarv1.Resource) (places []resource.Address) {
 	return slices.Compact(places)
 }
 
-// textAt is what a limit or a guarantee says of a place; empty: nothing.
+// textAt is the text of a limit or a guarantee for a place; empty: nothing.
 func textAt(r *bursarv1.Resource, at resource.Address) string {
 	_, external, _ := convert.LimitFromProto(render.OrEmpty(r))
 	if v, named := (resource.Resource{External: external}).Part(at); named {
@@ -198,7 +198,7 @@ func textAt(r *bursarv1.Resource, at resource.Address) string {
 	return ""
 }
 
-// printSetQuota prints a rule, what has changed, and who has more than it allows.
+// printSetQuota prints a rule, its changes, and the accounts that have more than it allows.
 func printSetQuota(out *render.Printer, set setQuota, dryRun bool) error {
 	if out.IsJSON() {
 		return printSetQuotaJSON(out, set)

@@ -64,7 +64,7 @@ func withUnit(dimension string) string {
 
 const overItsLimit = "over its limit"
 
-// AccountNote says what is to be known of an account in addition to its numbers.
+// AccountNote has the remarks on an account in addition to its numbers.
 func AccountNote(a *bursarv1.Account) string {
 	over := ""
 	if a.GetOverLimit() {
@@ -73,7 +73,7 @@ func AccountNote(a *bursarv1.Account) string {
 	return Joined(over, heldNote(a))
 }
 
-// ClusterNote says what the numbers of a queue, or of a user's part of one, do not mean.
+// ClusterNote says which facts the numbers of a queue, or of a user's part of one, do not mean.
 func ClusterNote(a *bursarv1.Account) string {
 	var enforced, estimated, user string
 	if list := a.GetNotEnforced(); len(list) > 0 {
@@ -88,7 +88,7 @@ func ClusterNote(a *bursarv1.Account) string {
 	return Joined(OneLine(enforced), OneLine(estimated), user, growsNote(a), heldBackNote(a))
 }
 
-// growsNote says what the limits of a queue, or of a user's part of one, may become.
+// growsNote says to which size the limits of a queue, or of a user's part of one, may become.
 func growsNote(a *bursarv1.Account) string {
 	if text := amountsText(a.GetMayGrow()); text != "" {
 		return "may grow to " + text
@@ -96,7 +96,8 @@ func growsNote(a *bursarv1.Account) string {
 	return ""
 }
 
-// heldBackNote says what a cluster does not start in a queue although that has room.
+// heldBackNote names the applications that a cluster does not start in a queue although that has
+// room.
 func heldBackNote(a *bursarv1.Account) string {
 	held := a.GetHeldBack()
 	if held == nil {
@@ -115,7 +116,8 @@ func overNote(a *bursarv1.Account, dimension string, first bool) string {
 	return ""
 }
 
-// heldNote says for whom an account is held, until when, and what that keeps idle.
+// heldNote names the request that an account is held for, the time until then, and the quantity
+// that stays idle.
 func heldNote(a *bursarv1.Account) string {
 	if a.GetHeldFor() == "" {
 		return ""

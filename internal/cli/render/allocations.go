@@ -136,7 +136,7 @@ func AllocationLine(a *bursarv1.Allocation) string {
 	return Printable(text)
 }
 
-// EntitledOrRequested is what an allocation counts with, or would count with.
+// EntitledOrRequested returns the resource that an allocation counts with, or would count with.
 func EntitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	if a.GetEntitled() != nil {
 		return a.GetEntitled()
@@ -196,7 +196,7 @@ func ends(a *bursarv1.Allocation, now time.Time) string {
 	return "in " + Until(a.GetExpireTime(), now)
 }
 
-// allocationNotes say what is special about an allocation.
+// allocationNotes lists the peculiarities of an allocation.
 func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 	if a.GetOverLimit() {
 		notes = append(notes, "over a limit")

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// EndCause says what has ended a command, if the command has not; empty: it has, or the cause is
-// not known.
+// EndCause says why a command ended, unless it ended by itself; empty: it has, or the cause is not
+// known.
 func EndCause(a *bursarv1.Allocation) string {
 	reason := a.GetReason()
 	kills := memoryKills(a).GetCount()
@@ -74,8 +74,8 @@ func memoryPeak(a *bursarv1.Allocation) int64 {
 	return most
 }
 
-// MemoryFacts says what an engine was entitled to, what it used at most, and what to ask for next
-// time, if more memory would have helped.
+// MemoryFacts has the memory that an engine was entitled to, the most that it used, and the amount
+// to ask for next time, if more memory would have helped.
 func MemoryFacts(a *bursarv1.Allocation) string {
 	entitled, peak := a.GetEntitled().GetMemoryBytes(), memoryPeak(a)
 	if entitled == 0 || peak == 0 {
@@ -92,14 +92,14 @@ func MemoryFacts(a *bursarv1.Allocation) string {
 }
 
 const (
-	// nextMemoryStep is what an amount to ask for is rounded up to, in bytes.
+	// nextMemoryStep is the step to which nextMemory rounds up, in bytes.
 	nextMemoryStep    = 64 << 20
 	nextMemoryFormula = "the most it used and a quarter of that, rounded up to 64MiB"
 )
 
-// nextMemory is what to ask for in place of an engine that ended because of its memory: the most
-// that it used, or its limit if it was killed there, and a quarter of that, rounded up to
-// nextMemoryStep. It is 0 if the engine ended otherwise, or kept to what it was entitled to.
+// nextMemory is the amount to ask for in place of an engine that ended because of its memory: the
+// most that it used, or its limit if it was killed there, and a quarter of that, rounded up to
+// nextMemoryStep. It is 0 if the engine ended otherwise, or kept to its entitlement.
 func nextMemory(a *bursarv1.Allocation) int64 {
 	kills := memoryKills(a)
 	stopped := strings.HasPrefix(a.GetReason(), "stopped") && strings.HasSuffix(a.GetReason(), "(policy kill)")
@@ -114,7 +114,7 @@ func nextMemory(a *bursarv1.Allocation) int64 {
 	return (base + nextMemoryStep - 1) / nextMemoryStep * nextMemoryStep
 }
 
-// incidentFacts say what has happened in the life of an engine, a line for each.
+// incidentFacts lists the incidents in the life of an engine, a line for each.
 func incidentFacts(a *bursarv1.Allocation) (facts []string) {
 	for _, i := range a.GetIncidents() {
 		if text := incidentText(a, i); text != "" {
@@ -127,7 +127,7 @@ func incidentFacts(a *bursarv1.Allocation) (facts []string) {
 	return facts
 }
 
-// incidentText says what happened, how often and when.
+// incidentText names an incident, its number and its time.
 func incidentText(a *bursarv1.Allocation, i *bursarv1.Incident) string {
 	most := QuantityText(i.GetDimension(), i.GetMostUsed())
 	bound := QuantityText(i.GetDimension(), i.GetBound())

@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// PrintExplanation prints the verdict on a request and what it lacks.
+// PrintExplanation prints the verdict on a request and the quantities that are missing.
 func PrintExplanation(out *Printer, res *bursarv1.ExplainResponse) {
 	out.Warn(res.GetWarnings())
 	out.Printf("%s\n", verdictText(res))

@@ -31,7 +31,7 @@ func QuantityText(dimension string, n int64) string {
 	return sign + strconv.FormatInt(n, 10)
 }
 
-// AmountText writes a quantity with what it is of: "4GiB of memory", "2 cores", "3 of gpu".
+// AmountText writes a quantity with its dimension: "4GiB of memory", "2 cores", "3 of gpu".
 func AmountText(dimension string, n int64) string {
 	switch dimension {
 	case resource.CPU:
@@ -194,8 +194,8 @@ func HostState(h *bursarv1.Host) string {
 	return strings.Join(states, ",")
 }
 
-// HostNote is why a host takes no engines, if its state does not say it all, and of what it has
-// nothing to give.
+// HostNote is why a host takes no engines, if its state does not say it all, and the dimensions of
+// which it has nothing to give.
 func HostNote(h *bursarv1.Host, now time.Time) string {
 	notes := protectedNotes(h.GetAccount())
 	if n := h.GetUnaccepted(); n > 0 {
@@ -242,7 +242,7 @@ func UnavailableText(h *bursarv1.Host, now time.Time) string {
 	return withLocalDeadline(h.GetUnavailableReason())
 }
 
-// protectedNotes say of what all is protected that there is.
+// protectedNotes lists the dimensions whose whole capacity is protected.
 func protectedNotes(a *bursarv1.Account) (notes []string) {
 	has, err := convert.VectorFromProto(a.GetLimit())
 	if err != nil {
@@ -372,8 +372,8 @@ func OrEmpty(r *bursarv1.Resource) *bursarv1.Resource {
 	return r
 }
 
-// QuantityOf writes one dimension of a resource; empty if it is unset. What is available may be
-// below zero.
+// QuantityOf writes one dimension of a resource; empty if it is unset. An available quantity may
+// be below zero.
 func QuantityOf(r *bursarv1.Resource, dimension string) string {
 	if r == nil {
 		return ""

@@ -21,8 +21,8 @@ func leaderEndNote(a *bursarv1.Allocation) string {
 	return text
 }
 
-// LeaderEndText says in full when and how an engine's main process ended, and what its host does
-// about the others; empty: the engine ended with it, or has it.
+// LeaderEndText says in full when and how an engine's main process ended, and how its host treats
+// the others; empty: the engine ended with it, or has it.
 func LeaderEndText(a *bursarv1.Allocation, now time.Time) string {
 	end := a.GetLeaderEnd()
 	if end == nil {

@@ -41,7 +41,7 @@ func overUseFacts(a *bursarv1.Allocation, now time.Time) (facts []string) {
 	return facts
 }
 
-// policyText says what its host does about an engine in over-use.
+// policyText says how its host treats an engine in over-use.
 func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) string {
 	text := "policy " + overUsePolicy(u.GetPolicy())
 	if a.GetEndTime() != nil {
@@ -94,8 +94,8 @@ func kernelLimit(a *bursarv1.Allocation) string {
 // OverUsers remembers which engines were seen in over-use, to notice when one no longer is.
 type OverUsers map[string]bool
 
-// Update says what a change of an allocation means for its over-use, and when that happened if it
-// is known; empty for nothing.
+// Update says how a change of an allocation changes its over-use, and when that happened if it is
+// known; empty for nothing.
 func (known OverUsers) Update(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
 	id := a.GetId()
 	switch {

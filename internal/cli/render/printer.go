@@ -102,8 +102,9 @@ func (p *Printer) PrintLine(msg proto.Message) error {
 }
 
 // JSONText is the API's JSON without the blanks that protojson varies on purpose. It has zeros,
-// empty texts and empty lists, so that a script need not know what may be missing. A quantity that
-// is not set, or a part that is not there, is left out: that is not the same as zero.
+// empty texts and empty lists, so that a script need not know which fields may be missing. A
+// quantity that is not set, or a part that is not there, is left out: that is not the same as
+// zero.
 func JSONText(msg proto.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(withWeights(msg))
 	if err != nil {

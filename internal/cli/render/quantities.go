@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ApplicationsNote says that a queue starts nothing more now because of what it may have of
-// applications, which AVAILABLE does not show. The first master is free.
+// ApplicationsNote says that a queue starts nothing more now because of its limit of applications,
+// which AVAILABLE does not show. The first master is free.
 func ApplicationsNote(a *bursarv1.Account) string {
 	var short []string
 	for dimension, most := range a.GetLimit().GetCustom() {
@@ -29,7 +29,7 @@ func ApplicationsNote(a *bursarv1.Account) string {
 	return "no more " + strings.Join(short, " and ") + " now"
 }
 
-// OursOf is what our allocations hold in a queue.
+// OursOf is the resource that our allocations hold in a queue.
 func OursOf(a *bursarv1.Account) *bursarv1.Resource {
 	used, usedErr := convert.VectorFromProto(a.GetUsed())
 	reserved, reservedErr := convert.VectorFromProto(a.GetReserved())
@@ -47,8 +47,8 @@ func OursOf(a *bursarv1.Account) *bursarv1.Resource {
 	return convert.VectorToProto(sum)
 }
 
-// QuantitiesText writes a vector for the eye: "64GiB, 16 cpu, 2 yarn.io/gpu". What is of
-// applications has columns of its own.
+// QuantitiesText writes a vector for the eye: "64GiB, 16 cpu, 2 yarn.io/gpu". Applications have
+// columns of their own.
 func QuantitiesText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""

@@ -55,8 +55,8 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 	return tree
 }
 
-// name is what the tree shows of a queue: all of its address if nothing above it is shown, else
-// its last element.
+// name is the name that the tree shows for a queue: all of its address if nothing above it is
+// shown, else its last element.
 func (b *branch) name() string {
 	if b.above == nil {
 		if b.GetUnaddressable() != "" {
@@ -71,8 +71,8 @@ func (b *branch) name() string {
 	return strings.Repeat("  ", b.depth) + name
 }
 
-// note is why a queue grants nothing, and what its numbers do not mean, if the one above it does
-// not say so already, and what is special about its account.
+// note is why a queue grants nothing, and how its numbers mislead, if the one above it does not
+// say so already, and the peculiarities of its account.
 func (b *branch) note() string {
 	reason, meaning := b.GetUnavailable(), ClusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {
@@ -87,7 +87,8 @@ func (b *branch) note() string {
 	return Joined(reason, AccountNote(b.GetAccount()), ApplicationsNote(b.GetAccount()), meaning)
 }
 
-// availableText is what a request could get; empty if the note says why it could get nothing.
+// availableText is the resource that a request could get; empty if the note says why it could get
+// nothing.
 func (b *branch) availableText() string {
 	if b.GetUnavailable() != "" {
 		return ""

@@ -7,7 +7,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// runnersTexts say who stands in the way of a starved request, a line for each account.
+// runnersTexts names the engines that stand in the way of a starved request, a line for each
+// account.
 func runnersTexts(list []*bursarv1.Runners) (lines []string) {
 	for _, r := range list {
 		if len(r.GetLargest()) == 0 {

@@ -85,7 +85,8 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	return text
 }
 
-// applicationShortText says what a queue, or a user in it, lacks for one more application.
+// applicationShortText says which quantity a queue, or a user in it, lacks for one more
+// application.
 func applicationShortText(s *bursarv1.Shortfall) string {
 	amount := func(n int64) string { return QuantityText(s.GetDimension(), n) }
 	free, limit, asked := amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested())
@@ -104,7 +105,7 @@ func applicationShortText(s *bursarv1.Shortfall) string {
 	return fmt.Sprintf("it may have %s applications, and room for %s more; this needs %s", limit, free, asked)
 }
 
-// ClosedText says why an account grants nothing at all; empty if the numbers say what is missing.
+// ClosedText says why an account grants nothing at all; empty if the numbers say it.
 func ClosedText(s *bursarv1.Shortfall) string {
 	var text string
 	switch note, isQueue := NoteOf(s), s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE; {
@@ -187,8 +188,8 @@ func NoteText(s *bursarv1.Shortfall) string {
 	}
 }
 
-// ShortfallHint says what helps. It never speaks of waiting for what can never fit, nor the other
-// way round.
+// ShortfallHint says how to get the resources. It never speaks of waiting for a request that can
+// never fit, nor the other way round.
 //
 // explain is the command that explains the request if it is given the same flags.
 func ShortfallHint(in *bursarv1.InsufficientResources, explain string) string {
@@ -210,7 +211,7 @@ func ShortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	return "--wait " + wait + " waits until " + until
 }
 
-// awaited says how long it makes sense to wait for what is short, until what has happened, and
+// awaited says how long it makes sense to wait for the missing resources, until which event, and
 // where to see that; empty: until others give back what they hold.
 func awaited(in *bursarv1.InsufficientResources) (wait, until string) {
 	for _, s := range in.GetShortfalls() {
@@ -255,8 +256,8 @@ func awaitedInQueue(s *bursarv1.Shortfall) (wait, until string) {
 	return "", ""
 }
 
-// NeverHint says what would fit, and what limits it. A server that is too old for a verdict does
-// not say what would fit.
+// NeverHint names the size that would fit, and the limit. A server that is too old for a verdict
+// does not name that size.
 func NeverHint(in *bursarv1.InsufficientResources) string {
 	var least []*bursarv1.Shortfall // the smallest of each dimension, external parts apart
 	for _, s := range in.GetShortfalls() {

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// stdout is what an invocation writes its data to, harmless for a terminal. It remembers the first
-// error, so that a command whose output is lost does not end as if all were well: execute looks at
-// it, and commands that print need not. After an error it writes nothing more. Any number of
-// goroutines may write. The zero value has no file.
+// stdout is the file to which an invocation writes its data, harmless for a terminal. It remembers
+// the first error, so that a command whose output is lost does not end as if all were well:
+// execute looks at it, and commands that print need not. After an error it writes nothing more.
+// Any number of goroutines may write. The zero value has no file.
 type stdout struct {
 	file *os.File
 

@@ -48,7 +48,7 @@ func AddPlaceFlags(cmd *cobra.Command, f *Flags) {
 	flags.Var(cmdline.NamesFlag{Names: &f.avoid, What: "host"}, "avoid", "not on this host; repeatable")
 }
 
-// Doubts are what the labels of the request hardly mean.
+// Doubts lists the labels of the request that are hardly meant.
 func (f *Flags) Doubts() (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
 		if doubt := label.Doubt(key, label.WellKnown()); doubt != "" {
@@ -58,7 +58,7 @@ func (f *Flags) Doubts() (list []string) {
 	return list
 }
 
-// Request returns what the flags ask for.
+// Request returns the request that the flags describe.
 func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
 	if !f.Resource.IsSet() {
 		return nil, failure.Usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")

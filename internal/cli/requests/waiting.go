@@ -44,7 +44,7 @@ func ShowWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}
-	// A client that does not try again: what it shows is about now.
+	// A client that does not try again: its answer is about now.
 	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
@@ -63,7 +63,7 @@ func ShowWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	})
 }
 
-// waitLine is what stderr shows of one request that waits.
+// waitLine is the line on stderr about one request that waits.
 type waitLine struct {
 	say       *failure.Reporter
 	client    *client.Client
@@ -179,7 +179,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 	return text
 }
 
-// unread is what is shown if the place could not be read.
+// unread is the text if the place could not be read.
 func (w *waitLine) unread(err error) (text string) {
 	switch code := connect.CodeOf(err); {
 	case code == connect.CodeDeadlineExceeded, code == connect.CodeResourceExhausted:
@@ -199,7 +199,7 @@ func (w *waitLine) unread(err error) (text string) {
 // lacksWord begins what an account lacks that is named before.
 const lacksWord = "lacks "
 
-// lackText says what is missing without repeating the account that is already named.
+// lackText says which quantity is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	if convert.HostIsAbsent(s) {
 		return "for " + render.AccountText(s.GetAccount()) + ": " + render.ClosedText(s)

@@ -70,7 +70,7 @@ func (c *configuration) findUnknown(prefix string) {
 	slices.Sort(c.unknown)
 }
 
-// suggestion says what would be right in place of an unknown variable.
+// suggestion names the right variable in place of an unknown one.
 func (c *configuration) suggestion(unknown string) string {
 	best, least := "", len(unknown)
 	for _, variable := range c.variables {
@@ -122,7 +122,7 @@ func (c *configuration) environment(prefix, path string, into reflect.Value) err
 	return nil
 }
 
-// setField reads the text into a field. If it cannot, it returns what would be right.
+// setField reads the text into a field. If it cannot, it returns the right form.
 func setField(field reflect.Value, text string) (want string) {
 	if reader, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
 		if err := reader.UnmarshalText([]byte(text)); err != nil {

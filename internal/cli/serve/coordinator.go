@@ -193,8 +193,9 @@ func wrongStore(config coordinator.Config, loaded *configuration, reason string)
 	return err
 }
 
-// checkConsul checks a section consul whether it is used or not. Who has written one wants several
-// coordinators, and three coordinators without an election would each give out every host.
+// checkConsul checks a section consul whether it is used or not. An operator who has written one
+// wants several coordinators, and three coordinators without an election would each give out every
+// host.
 func checkConsul(config coordinator.Config, where string) error {
 	if config.Consul == (consul.Config{}) {
 		return nil

@@ -55,7 +55,7 @@ func showDemo(ctx context.Context, c *cmdline.Invocation, cl *client.Client, hos
 	return nil
 }
 
-// demonstration runs commands of bursar, each with its name in front of what it prints.
+// demonstration runs commands of bursar, each with its name in front of its output.
 type demonstration struct {
 	calls   *cmdline.Invocation
 	client  *client.Client

@@ -211,7 +211,7 @@ func devKeeper(out *render.Printer) string {
 	return sibling
 }
 
-// devUp prints what runs and what to type next.
+// devUp prints the servers that run and the commands to type next.
 func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostID string, took time.Duration) error {
 	c.Addr, c.Agent = target, f.socket
 	cl, err := c.Coordinator(ctx)
@@ -253,7 +253,7 @@ func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostI
 }
 
 // makeDataDir makes the folder of all data if root runs dev: other users can enter it, as their
-// engines' logs are below it, and cannot list it. What is in it keeps modes of its own. An earlier
+// engines' logs are below it, and cannot list it. Its files keep modes of their own. An earlier
 // version made the standard one for root alone.
 func makeDataDir(dir string, standard bool) error {
 	if os.Geteuid() != 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// devAgentConfig is the configuration of dev's agent: that of a file, if there is one, with what
-// dev sets itself. The file is one that an agent takes, and is read as strictly. It must not have
-// what dev decides.
+// devAgentConfig is the configuration of dev's agent: that of a file, if there is one, with the
+// settings that dev makes itself. The file is one that an agent takes, and is read as strictly. It
+// must not have the settings that dev decides.
 func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuration, error) {
 	var config agent.Config
 	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "coordinators": "--listen"}}

@@ -16,9 +16,9 @@ import (
 const (
 	// statusEvery is how often the status line is computed. It is sent if it has changed.
 	statusEvery = time.Second
-	// waitingFor is how much longer a start may take after it has said what it waits for.
+	// waitingFor is how much longer a start may take after it has named the reason.
 	waitingFor = time.Minute
-	// stoppingBeyond is how much longer than its own limit a stop may take, for what comes after
+	// stoppingBeyond is how much longer than its own limit a stop may take, for the steps after
 	// it.
 	stoppingBeyond = 5 * time.Second
 )
@@ -68,7 +68,7 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// waits says that the start takes long, and what it waits for.
+// waits says that the start takes long, and why.
 func (n *notifier) waits(what string) {
 	n.status = what
 	n.send(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", what, waitingFor.Microseconds()))

@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// shownReason is what anybody may read of why a start waits. The error itself has paths of this
-// machine, addresses, and words of other servers: only the log has it.
+// shownReason is the reason for a wait of the start in words that anybody may read. The error
+// itself has paths of this machine, addresses, and words of other servers: only the log has it.
 func shownReason(err error) string {
 	if marked, ok := errors.AsType[*transientError](err); ok {
 		err = errors.Join(err, marked.cause)

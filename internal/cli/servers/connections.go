@@ -40,7 +40,7 @@ const (
 	// refusedPatience is for a server that answers that it has too much to do, and says when to
 	// try again: many commands come at once.
 	refusedPatience = 30 * time.Second
-	// UnansweredUnseen is after how long a command says what it waits for.
+	// UnansweredUnseen is the time after which a command says that it waits for a server.
 	UnansweredUnseen = 2 * time.Second
 	// GiveUpTime bounds the cancellation of a request that is given up. It outlasts most changes of
 	// leader; who does not want to wait interrupts once more.

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// credentialFlags say whom to trust and what to show. Every command that calls a coordinator has
-// them.
+// credentialFlags name the authorities to trust and the credentials to show. Every command that
+// calls a coordinator has them.
 type credentialFlags struct {
 	TLS       credential.ClientTLS
 	TokenFile string
@@ -30,7 +30,7 @@ func (f *credentialFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.TLS.ServerName, "tls-server-name", "", "name that the coordinator's certificate must have (env BURSAR_TLS_SERVER_NAME, default its address)")
 }
 
-// Credentials are from the command line, and for what it leaves out from the environment.
+// Credentials are from the command line, or else from the environment.
 type Credentials struct {
 	TLS   credential.ClientTLS
 	Token credential.Token

@@ -130,8 +130,8 @@ func (p Place) Open(opts ...client.Option) (*client.Client, error) {
 	return client.NewCluster(p.Finder, append(opts, p.Trust()...)...), nil
 }
 
-// Trust is what coordinators at the place have to prove, in addition to what credentials say.
-// Those who may write into Consul are not trusted to say who a coordinator is.
+// Trust has the proofs that coordinators at the place owe, in addition to those for the
+// credentials. Those who may write into Consul are not trusted to name coordinators.
 func (p Place) Trust() []client.Option {
 	if p.Finder == nil || p.listed {
 		return nil

@@ -72,7 +72,7 @@ func leaderless(team []member) bool {
 	return slices.ContainsFunc(team, func(m member) bool { return m.err == nil }) && ofLeader(team) == nil
 }
 
-// ofLeader returns what the one that leads says; nil: none does.
+// ofLeader returns the answer of the leader; nil: none does.
 func ofLeader(team []member) *bursarv1.StatusResponse {
 	for _, m := range team {
 		if m.status.GetIsLeader() {
@@ -82,8 +82,8 @@ func ofLeader(team []member) *bursarv1.StatusResponse {
 	return nil
 }
 
-// memberJSON is one of several coordinators in the JSON of `bursar status`. What it does not say is
-// not known.
+// memberJSON is one of several coordinators in the JSON of `bursar status`. A field that is
+// missing is not known.
 type memberJSON struct {
 	URL     string `json:"url"`
 	Part    string `json:"part,omitempty"`
@@ -151,7 +151,7 @@ func memberNote(s *bursarv1.StatusResponse) string {
 	return render.Printable(strings.Join(notes, "; "))
 }
 
-// part is what a coordinator does at the moment: it leads, stands by, or waits for a leader.
+// part is the role of a coordinator at the moment: it leads, stands by, or waits for a leader.
 func part(s *bursarv1.StatusResponse) string {
 	if s.GetIsLeader() {
 		return "leads"

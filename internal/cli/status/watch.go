@@ -121,7 +121,7 @@ func printChange(out *render.Printer, msg *bursarv1.ClusterServiceWatchResponse,
 	return err //nolint:wrapcheck // names the file
 }
 
-// changeText says what has changed, and when.
+// changeText names a change and its time.
 func changeText(msg *bursarv1.ClusterServiceWatchResponse, known render.OverUsers) (when time.Time, what string) {
 	when = time.Now()
 	if msg.GetTime() != nil {

@@ -48,7 +48,7 @@ func (l *asideLine) key() string {
 	return fmt.Sprint(l.Columns[0].Value)
 }
 
-// gives says what is given up together with a row of a table.
+// gives says which things are lost together with a row of a table.
 var gives = map[string]string{
 	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
 		"a waiting request is lost, and its request id may be granted again",

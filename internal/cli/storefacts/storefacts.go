@@ -24,7 +24,7 @@ type storeFacts struct {
 	Schema   int64  `json:"schema"`
 }
 
-// Print prints what a store says of itself.
+// Print prints the facts that a store has about itself.
 func Print(out *render.Printer, where string, meta store.Meta) error {
 	facts := storeFacts{
 		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
