@@ -40,7 +40,7 @@ func (f DurationFlag) Set(text string) error {
 	return err //nolint:wrapcheck // says all
 }
 
-// TTLFlag is a durationFlag that may be left out, but not zero: that reads as no time at all, and a
+// TTLFlag is a DurationFlag that may be left out, but not zero: that reads as no time at all, and a
 // server takes it for its default.
 type TTLFlag struct{ DurationFlag }
 

@@ -35,13 +35,13 @@ func CatchInterrupts(ctx context.Context) (context.Context, *Interrupts) {
 	return catch(ctx, NotIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 }
 
-// CatchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started
+// CatchEnds is CatchInterrupts for servers that end with their terminal, unless nohup has started
 // them.
 func CatchEnds(ctx context.Context) (context.Context, *Interrupts) {
 	return catch(ctx, append(slices.DeleteFunc([]os.Signal{syscall.SIGHUP}, signal.Ignored), syscall.SIGINT, syscall.SIGTERM)...)
 }
 
-// CatchStops is catchInterrupts for a server that SIGHUP does not end: it comes on hangups. SIGINT
+// CatchStops is CatchInterrupts for a server that SIGHUP does not end: it comes on hangups. SIGINT
 // also ends a server that a script has put into the background: it can be for nobody else.
 func CatchStops(ctx context.Context) (_ context.Context, _ *Interrupts, hangups <-chan os.Signal) {
 	// A signal that comes during a reload is not lost; more than one would be the same.

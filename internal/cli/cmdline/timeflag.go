@@ -32,7 +32,7 @@ func (f *TimeFlag) Set(text string) error {
 	return nil
 }
 
-// parseTime reads a time as timeFlag has it.
+// parseTime reads a time as TimeFlag has it.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, render.Local(now).Location()); err == nil {

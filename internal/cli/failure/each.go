@@ -75,5 +75,5 @@ func about(name string, err error) error {
 	if missing || vague {
 		return err
 	}
-	return &AboutError{name, err}
+	return &aboutError{name, err}
 }

@@ -158,15 +158,15 @@ func (e *AmbiguousError) Error() string {
 // isNumber reports whether a text is the index of a list.
 func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
-// AboutError says which of several things an error is about.
-type AboutError struct {
+// aboutError says which of several things an error is about.
+type aboutError struct {
 	name string
 	err  error
 }
 
-func (e *AboutError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *aboutError) Error() string { return e.name + ": " + e.err.Error() }
 
-func (e *AboutError) Unwrap() error { return e.err }
+func (e *aboutError) Unwrap() error { return e.err }
 
 // isForeign reports whether the answer is that of a web server that does not know the API. The
 // library turns its status or its kind of content into an error.

@@ -92,7 +92,7 @@ func (r *Reporter) explainCommandLine() string {
 
 // Message returns an error in one line.
 func (r *Reporter) Message(err error) string {
-	if about, ok := errors.AsType[*AboutError](err); ok {
+	if about, ok := errors.AsType[*aboutError](err); ok {
 		return about.name + ": " + r.Message(about.err)
 	}
 	if text, ok := errors.AsType[*NotUTF8Error](err); ok {

@@ -64,7 +64,7 @@ func isAllocationID(text string) bool {
 	return err == nil
 }
 
-// AllocationIDs is allocationID for eachID.
+// AllocationIDs is AllocationID for failure.EachID.
 func AllocationIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
 	return func(text string) (string, error) { return AllocationID(ctx, cl, text) }
 }
@@ -89,12 +89,12 @@ func HostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	return id, err
 }
 
-// HostIDs is hostID for eachID.
+// HostIDs is HostID for failure.EachID.
 func HostIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
 	return func(text string) (string, error) { return HostID(ctx, cl, text) }
 }
 
-// HostsToCome is hostIDs for orders that may come before their host. A text that begins no host's
+// HostsToCome is HostIDs for orders that may come before their host. A text that begins no host's
 // id is the whole id of one that has not come; with exact, each text is a whole id.
 func HostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text string) (string, error) {
 	return func(text string) (string, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// AccountHeader and accountRows show accounts, a row for each dimension.
+// AccountHeader and AccountRows show accounts, a row for each dimension.
 func AccountHeader() []string {
 	return []string{"ACCOUNT", "DIMENSION", "LIMIT", "PROTECTED", "USED", "RESERVED", "OTHERS", "AVAILABLE", "WAITING", "NOTE"}
 }
@@ -29,14 +29,14 @@ func AccountRows(accounts []*bursarv1.Account) [][]string {
 			note := overNote(a, dimension, first)
 			waiting := ""
 			if first {
-				row[0], waiting, note = AccountText(a.GetName()), Count(a.GetWaiting()), Joined(note, heldNote(a), ClusterNote(a))
+				row[0], waiting, note = AccountText(a.GetName()), Count(a.GetWaiting()), joined(note, heldNote(a), clusterNote(a))
 				first = false
 			}
 			row = append(row, waiting, note)
 			rows = append(rows, row)
 		}
 		if first {
-			rows = append(rows, []string{AccountText(a.GetName()), "", "", "", "", "", "", "", Count(a.GetWaiting()), Joined(AccountNote(a), ClusterNote(a))})
+			rows = append(rows, []string{AccountText(a.GetName()), "", "", "", "", "", "", "", Count(a.GetWaiting()), joined(accountNote(a), clusterNote(a))})
 		}
 	}
 	return rows
@@ -64,17 +64,17 @@ func withUnit(dimension string) string {
 
 const overItsLimit = "over its limit"
 
-// AccountNote has the remarks on an account in addition to its numbers.
-func AccountNote(a *bursarv1.Account) string {
+// accountNote has the remarks on an account in addition to its numbers.
+func accountNote(a *bursarv1.Account) string {
 	over := ""
 	if a.GetOverLimit() {
 		over = overItsLimit
 	}
-	return Joined(over, heldNote(a))
+	return joined(over, heldNote(a))
 }
 
-// ClusterNote says which facts the numbers of a queue, or of a user's part of one, do not mean.
-func ClusterNote(a *bursarv1.Account) string {
+// clusterNote says which facts the numbers of a queue, or of a user's part of one, do not mean.
+func clusterNote(a *bursarv1.Account) string {
 	var enforced, estimated, user string
 	if list := a.GetNotEnforced(); len(list) > 0 {
 		enforced = strings.Join(list, " and ") + " not enforced by the cluster"
@@ -85,7 +85,7 @@ func ClusterNote(a *bursarv1.Account) string {
 	if a != nil && a.UserPercent != nil {
 		user = "the cluster may hold a user at " + PercentText(a.UserPercent) + " of the queue while others want more"
 	}
-	return Joined(OneLine(enforced), OneLine(estimated), user, growsNote(a), heldBackNote(a))
+	return joined(OneLine(enforced), OneLine(estimated), user, growsNote(a), heldBackNote(a))
 }
 
 // growsNote says to which size the limits of a queue, or of a user's part of one, may become.

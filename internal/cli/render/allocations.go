@@ -63,7 +63,7 @@ func PrintAllocation(out *Printer, a *bursarv1.Allocation) {
 		"entitled", ResourceText(a.GetEntitled()),
 		"uses", UsesText(a.GetMeasured(), a.GetUnreclaimableBytes()),
 		"at most", peakText(a),
-		"cpu time", CPUTimeText(a.GetCpuTime()),
+		"cpu time", cpuTimeText(a.GetCpuTime()),
 		"limit of memory", kernelLimit(a),
 	}
 	facts = append(facts, overUseFacts(a, now)...)

@@ -8,7 +8,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// NamesText writes names as namesFlag reads them.
+// NamesText writes names as cmdline.NamesFlag reads them.
 func NamesText(names []string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {

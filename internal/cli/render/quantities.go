@@ -11,9 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ApplicationsNote says that a queue starts nothing more now because of its limit of applications,
+// applicationsNote says that a queue starts nothing more now because of its limit of applications,
 // which AVAILABLE does not show. The first master is free.
-func ApplicationsNote(a *bursarv1.Account) string {
+func applicationsNote(a *bursarv1.Account) string {
 	var short []string
 	for dimension, most := range a.GetLimit().GetCustom() {
 		of := func(r *bursarv1.Resource) int64 { return r.GetCustom()[dimension] }
@@ -29,8 +29,8 @@ func ApplicationsNote(a *bursarv1.Account) string {
 	return "no more " + strings.Join(short, " and ") + " now"
 }
 
-// OursOf is the resource that our allocations hold in a queue.
-func OursOf(a *bursarv1.Account) *bursarv1.Resource {
+// oursOf is the resource that our allocations hold in a queue.
+func oursOf(a *bursarv1.Account) *bursarv1.Resource {
 	used, usedErr := convert.VectorFromProto(a.GetUsed())
 	reserved, reservedErr := convert.VectorFromProto(a.GetReserved())
 	if usedErr != nil || reservedErr != nil {
@@ -112,7 +112,7 @@ func PercentText(share *float64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + " %"
 }
 
-// Joined joins the texts that are not empty.
-func Joined(texts ...string) string {
+// joined joins the texts that are not empty.
+func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
 }

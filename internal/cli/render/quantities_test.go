@@ -20,11 +20,11 @@ func TestNoteSaysThatNothingMoreStarts(t *testing.T) {
 		"no more applications now":               account(limit, map[string]int64{resource.Applications: 2}, map[string]int64{resource.Applications: 1}),
 		"no more am-memory and applications now": account(limit, map[string]int64{resource.Applications: 3, resource.AMMemory: 8}, nil),
 	} {
-		if got := ApplicationsNote(a); got != want {
+		if got := applicationsNote(a); got != want {
 			t.Errorf("%v: %q, want %q", a, got, want)
 		}
 	}
-	if got := ApplicationsNote(account(map[string]int64{resource.AMMemory: 0}, nil, nil)); got != "" {
+	if got := applicationsNote(account(map[string]int64{resource.AMMemory: 0}, nil, nil)); got != "" {
 		t.Errorf("the first master is free: %q", got)
 	}
 }
@@ -48,7 +48,7 @@ func TestQuantitiesAreShort(t *testing.T) {
 		t.Errorf("no limit told is %q", got)
 	}
 	half := convert.VectorToProto(resource.Vector{}.WithMemory(1 << 30))
-	ours := OursOf(&bursarv1.Account{Used: half, Reserved: convert.VectorToProto(resource.Vector{}.WithMemory(1 << 30).WithCPU(2000))})
+	ours := oursOf(&bursarv1.Account{Used: half, Reserved: convert.VectorToProto(resource.Vector{}.WithMemory(1 << 30).WithCPU(2000))})
 	if got := QuantitiesText(ours); got != "2GiB, 2 cpu" {
 		t.Errorf("ours is %q", got)
 	}

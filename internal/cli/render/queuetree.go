@@ -74,17 +74,17 @@ func (b *branch) name() string {
 // note is why a queue grants nothing, and how its numbers mislead, if the one above it does not
 // say so already, and the peculiarities of its account.
 func (b *branch) note() string {
-	reason, meaning := b.GetUnavailable(), ClusterNote(b.GetAccount())
+	reason, meaning := b.GetUnavailable(), clusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {
 		reason = ""
 	}
-	if b.above != nil && meaning == ClusterNote(b.above.GetAccount()) {
+	if b.above != nil && meaning == clusterNote(b.above.GetAccount()) {
 		meaning = ""
 	}
 	if reason = OneLine(reason); strings.Contains(meaning, reason) {
 		reason = "" // what is held back
 	}
-	return Joined(reason, AccountNote(b.GetAccount()), ApplicationsNote(b.GetAccount()), meaning)
+	return joined(reason, accountNote(b.GetAccount()), applicationsNote(b.GetAccount()), meaning)
 }
 
 // availableText is the resource that a request could get; empty if the note says why it could get
@@ -108,7 +108,7 @@ func PrintQueues(out *Printer, queues []*bursarv1.Queue) {
 	for _, b := range treeOf(queues) {
 		a := b.GetAccount()
 		row := []string{
-			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), LimitText(a.GetLimit()), QuantitiesText(b.GetUsed()), QuantitiesText(OursOf(a)),
+			b.name(), spelling.Name(b.GetPartition(), ",@"), b.GetState(), LimitText(a.GetLimit()), QuantitiesText(b.GetUsed()), QuantitiesText(oursOf(a)),
 			b.availableText(), ApplicationsText(b.Queue), mastersText(b.Queue), Count(a.GetWaiting()), Since(b.GetSnapshotTime(), now),
 		}
 		if out.Wide() {

@@ -51,7 +51,7 @@ func TestWhatAClusterDoesNotSayOrEnforceIsSaid(t *testing.T) {
 		"limit of am-memory and am-cpu estimated":                                 {Estimated: []string{"am-memory", "am-cpu"}},
 		"the cluster may hold a user at 25 % of the queue while others want more": {UserPercent: &soft},
 	} {
-		if got := ClusterNote(a); got != want {
+		if got := clusterNote(a); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}

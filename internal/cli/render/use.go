@@ -42,8 +42,8 @@ func peakText(a *bursarv1.Allocation) string {
 	return text
 }
 
-// CPUTimeText writes processor time; empty: it is not known.
-func CPUTimeText(d *durationpb.Duration) string {
+// cpuTimeText writes processor time; empty: it is not known.
+func cpuTimeText(d *durationpb.Duration) string {
 	if d == nil {
 		return ""
 	}

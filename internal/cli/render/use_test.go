@@ -25,13 +25,13 @@ func TestWhatAnEngineUses(t *testing.T) {
 		"65MiB of memory": peakText(&bursarv1.Allocation{
 			MeasuredPeak: &bursarv1.Resource{MemoryBytes: new(int64(65 << 20))}, MeasuredPeakSource: bursarv1.PeakSource_PEAK_SOURCE_KERNEL,
 		}),
-		"1m30.5s": CPUTimeText(durationpb.New(90*time.Second + 500*time.Millisecond)),
+		"1m30.5s": cpuTimeText(durationpb.New(90*time.Second + 500*time.Millisecond)),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := peakText(&bursarv1.Allocation{}) + CPUTimeText(nil); got != "" {
+	if got := peakText(&bursarv1.Allocation{}) + cpuTimeText(nil); got != "" {
 		t.Errorf("nothing is known: %q", got)
 	}
 }

@@ -104,9 +104,9 @@ func (c *Connections) Coordinators(ctx context.Context) (*client.Client, Place, 
 		return nil, Place{}, c.Credentials.CredentialError(err)
 	}
 	said := cmp.Or(c.Addr, os.Getenv("BURSAR_ADDR"))
-	at, err := ParsePlace(cmp.Or(said, DefaultAddr), own, log)
+	at, err := parsePlace(cmp.Or(said, DefaultAddr), own, log)
 	if err != nil {
-		return nil, Place{}, PlaceError(err)
+		return nil, Place{}, placeError(err)
 	}
 	cl, err := at.Open(append(options, c.calling(AbsentPatience)...)...)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Connections) LocalAgent(ctx context.Context) (*client.Client, error) {
 	return c.PatientAgent(ctx, AbsentPatience)
 }
 
-// PatientAgent is localAgent for a caller who knows that there is an agent, which may be
+// PatientAgent is LocalAgent for a caller who knows that there is an agent, which may be
 // restarting.
 func (c *Connections) PatientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
 	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)

@@ -27,10 +27,10 @@ type Place struct {
 // service may follow.
 const consulWord = "consul"
 
-// ParsePlace reads --addr: one server, several URLs with commas between them, "consul", or
+// parsePlace reads --addr: one server, several URLs with commas between them, "consul", or
 // "consul://HOST:PORT/SERVICE?cluster=NAME". With TLS settings, an address without a scheme means
 // https. With a token it does too, except for an address of this machine.
-func ParsePlace(text string, own Credentials, log *slog.Logger) (Place, error) {
+func parsePlace(text string, own Credentials, log *slog.Logger) (Place, error) {
 	if config, cluster, isConsul := ConsulPlace(text); isConsul {
 		return placeInConsul(config, consul.FinderOptions{Cluster: cluster}, own, log)
 	}
@@ -151,8 +151,8 @@ func keepToken(urls ...string) error {
 	return nil
 }
 
-// PlaceError gives an address that cannot be used its exit code: it came from the command line.
-func PlaceError(err error) error {
+// placeError gives an address that cannot be used its exit code: it came from the command line.
+func placeError(err error) error {
 	_, ofURL := errors.AsType[*discovery.URLError](err)
 	_, ofConsul := errors.AsType[*consul.ConfigError](err)
 	file, ofFile := errors.AsType[*credential.FileError](err) // that Consul's environment names
