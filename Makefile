@@ -65,9 +65,11 @@ help: ## List the targets
 # --- build and run -------------------------------------------------------------------------------
 
 .PHONY: build
-build: ## Build bin/bursar and bin/bursar-keeper: static, with their version
+build: ## Build bin/bursar, bin/bursar-keeper, bin/bursar-linkis-check: static, with their version
 	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/bursar ./cmd/bursar
 	go build -buildvcs=false -ldflags '-s -w' -o bin/bursar-keeper ./cmd/bursar-keeper
+	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' \
+	  -o bin/bursar-linkis-check ./integrations/linkis/bursar-linkis-check
 
 .PHONY: run
 run: build ## Build, then show the main job on this machine and stay up

@@ -32,7 +32,7 @@ type authServer struct {
 // who are the identities of an authServer; their tokens are their names with a prefix.
 const who = `
 - {name: reader, role: reader, tokenHash: %s}
-- {name: alice, role: submitter, users: [alice], tokenHash: %s}
+- {name: alice, role: submitter, users: [alice], mayLaunch: [etl], tokenHash: %s}
 - {name: agent1, role: agent, host: h1, tokenHash: %s}
 - {name: agent2, role: agent, host: h2, tokenHash: %s}
 - {name: ops, role: operator, tokenHash: %s}
@@ -88,6 +88,7 @@ type visitor struct {
 	quotas      bursarv1connect.QuotaServiceClient
 	queues      bursarv1connect.QueueServiceClient
 	cluster     bursarv1connect.ClusterServiceClient
+	engines     bursarv1connect.EngineServiceClient
 }
 
 // bearer sends a header with every request.
@@ -137,6 +138,7 @@ func (c *authServer) visitWith(t *testing.T, config credential.ClientTLS, header
 	v.hosts = bursarv1connect.NewHostServiceClient(v.http, c.url)
 	v.quotas = bursarv1connect.NewQuotaServiceClient(v.http, c.url)
 	v.queues = bursarv1connect.NewQueueServiceClient(v.http, c.url)
+	v.engines = bursarv1connect.NewEngineServiceClient(v.http, c.url)
 	v.cluster = bursarv1connect.NewClusterServiceClient(v.http, c.url)
 	return v
 }

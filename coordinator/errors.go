@@ -83,6 +83,9 @@ func classify(err error) (connect.Code, proto.Message) {
 			Want: fmt.Sprintf("a new one, because allocation %s has it, of another request; or that request again", conflict.ID),
 		}
 	}
+	if failed, ok := errors.AsType[*startError](err); ok {
+		return connect.CodeFailedPrecondition, wire.AllocationMessage(&failed.allocation)
+	}
 	if ended, ok := errors.AsType[*endedError](err); ok {
 		return connect.CodeFailedPrecondition, wire.AllocationMessage(&ended.Allocation)
 	}

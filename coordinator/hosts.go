@@ -9,7 +9,9 @@ import (
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/label"
@@ -23,6 +25,9 @@ type hostService struct {
 	seen *sightings
 	// bounds returns the bounds of an announcement, by the id of its host; nil: there are none.
 	bounds func(host string) *access.Bounds
+	// hub has the streams of agents, and launcher takes their answers.
+	hub      *orders.Hub
+	launcher *launches.Launcher
 }
 
 // Deregister removes a host.

@@ -45,12 +45,14 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mux := http.NewServeMux()
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
-	path, allocations := bursarv1connect.NewAllocationServiceHandler(
-		&allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}, options...)
+	service := &allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}
+	path, allocations := bursarv1connect.NewAllocationServiceHandler(service, options...)
 	mount(path, allocations)
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf, hub: s.hub, launcher: s.launcher}, options...)
 	mount(hostPath, hosts)
+	enginePath, engines := bursarv1connect.NewEngineServiceHandler(&engineService{allocations: service, launcher: s.launcher}, options...)
+	mount(enginePath, engines)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop, labels: labels}, options...)
 	mount(quotaPath, quotas)
 	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{loop: s.loop, pollers: s.pollers}, options...)
@@ -63,7 +65,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(bursarv1connect.ClusterServiceWatchProcedure, withBatches(cluster))
 	names := []string{
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
-		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
+		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName, bursarv1connect.EngineServiceName,
 	}
 	probes := newProbes(s.loop, s.peers, s.mismatch, s.shared, s.consul)
 	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))

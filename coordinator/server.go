@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,9 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/forward"
+	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -83,6 +84,8 @@ type Server struct {
 	loop      *commit.Loop
 	files     *quotaFiles
 	pollers   *clusters.Pollers
+	hub       *orders.Hub
+	launcher  *launches.Launcher
 	clock     core.Steady
 	timeouts  auth.Timeouts
 	handler   http.Handler
@@ -170,6 +173,8 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf, Owner: ownerOf, Parked: auth.Parked, Resumed: auth.Resumed,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
+	s.hub = orders.New()
+	s.launcher = launches.New(s.loop, s.store, s.hub, s.log)
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())
 	peers.Own = s.guard.Own
@@ -320,46 +325,13 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	s.tasks.Go(func() { s.loop.KeepHistory(background) })
+	s.tasks.Go(func() { s.launcher.Run(background) })
 	s.tasks.Go(func() { commit.AuditRegularly(background, s.loop) })
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
 	}
 	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.loop) })
 	return nil
-}
-
-// warnings says what is wrong at the moment.
-func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.guard.Warnings(), s.shared.warnings(), s.seen.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
-	list = append(list, s.loop.HiddenProviders()...)
-	list = append(list, s.loop.FaultWarnings()...)
-	list = append(list, s.loop.HiddenRules()...)
-	list = append(list, s.loop.UndeclaredDimensions()...)
-	route := s.peers.Route()
-	for _, err := range []error{route.Fault, route.Unreached} {
-		if err != nil {
-			list = append(list, err.Error())
-		}
-	}
-	if why := s.loop.Unled(); why != nil && route.URL == "" {
-		list = append(list, "this coordinator does not lead: "+why.Error())
-	}
-	if fault := s.consul.fault(); fault != nil {
-		list = append(list, fault.Error())
-	}
-	return list
-}
-
-// unled says why this coordinator does not lead, if Consul or the store is why. Without Consul it
-// does not try to, so a fault of the store may be an earlier one.
-func (s *Server) unled() error {
-	if s.loop.Leading() {
-		return nil
-	}
-	if fault := s.consul.fault(); fault != nil {
-		return fault
-	}
-	return s.loop.Unled()
 }
 
 // httpServer bounds what connections may cost that do not behave.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Live reports whether the loop runs, through which every call goes, whatever the store does. The
@@ -24,4 +25,38 @@ func (s *Server) Status() string {
 		status += fmt.Sprintf("; warnings: %d (bursar status)", n)
 	}
 	return status
+}
+
+// warnings says what is wrong at the moment.
+func (s *Server) warnings() []string {
+	list := slices.Concat(s.mismatch.warnings(), s.guard.Warnings(), s.shared.warnings(), s.seen.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
+	list = append(list, s.loop.HiddenProviders()...)
+	list = append(list, s.loop.FaultWarnings()...)
+	list = append(list, s.loop.HiddenRules()...)
+	list = append(list, s.loop.UndeclaredDimensions()...)
+	route := s.peers.Route()
+	for _, err := range []error{route.Fault, route.Unreached} {
+		if err != nil {
+			list = append(list, err.Error())
+		}
+	}
+	if why := s.loop.Unled(); why != nil && route.URL == "" {
+		list = append(list, "this coordinator does not lead: "+why.Error())
+	}
+	if fault := s.consul.fault(); fault != nil {
+		list = append(list, fault.Error())
+	}
+	return list
+}
+
+// unled says why this coordinator does not lead, if Consul or the store is why. Without Consul it
+// does not try to, so a fault of the store may be an earlier one.
+func (s *Server) unled() error {
+	if s.loop.Leading() {
+		return nil
+	}
+	if fault := s.consul.fault(); fault != nil {
+		return fault
+	}
+	return s.loop.Unled()
 }

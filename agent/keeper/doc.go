@@ -18,5 +18,8 @@
 // The keeper is in the engine's cgroup. A Stop that ends all processes of the cgroup spares it
 // until it has written the record, for a few seconds.
 //
+// Started with the arguments of package reading's Mode, the program is no keeper: it reads the
+// output of an engine for an agent, as the engine's user.
+//
 // Main is called once in a process. The types may be used from anywhere.
 package keeper

@@ -31,6 +31,9 @@ type engine struct {
 	// startTime is when it started, in clock ticks after boot.
 	startTime uint64
 
+	// helper looks whether the engine is ready; nil: no check was asked for.
+	helper *helper
+
 	// stderrLines and ownCgroup are as the Spec says. killsBefore is how many processes of its
 	// cgroup had been killed before it started.
 	stderrLines int
@@ -51,8 +54,14 @@ func (e *engine) keep(known <-chan bool) {
 		e.abandon()
 		return
 	}
+	begun := true
 	if e.gate != nil {
-		_ = answer(e.begin()) // an agent that is gone does not want to know
+		started := e.begin()
+		begun = started.Error == ""
+		_ = answer(started) // an agent that is gone does not want to know
+	}
+	if e.helper != nil && begun {
+		go e.helper.run() // it ends with this process at the latest
 	}
 	e.await()
 	e.drain()
@@ -121,8 +130,8 @@ func (e *engine) drain() {
 	_ = e.out.SetReadDeadline(until) // a pipe has deadlines
 	_ = e.err.SetReadDeadline(until)
 	e.copying.Wait()
-	e.stdout.close()
-	e.stderr.close()
+	e.stdout.end()
+	e.stderr.end()
 }
 
 // write appends a record to descriptor 2, after a line with the use.

@@ -30,8 +30,12 @@ func isolate() error {
 		return err
 	}
 	unix.Umask(0o022)
-	// The user's other processes must not take it over: the agent believes what it writes into the
-	// record.
+	return protect()
+}
+
+// protect keeps the user's other processes from taking this one over: the agent believes what it
+// writes into the record.
+func protect() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect the keeper: %w", err)
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/output/offsets"
 )
 
 // logMode is the mode of a log file, also of one that is there already: only its user may read it,
@@ -15,23 +17,38 @@ const logMode = 0o600
 
 var errNoFile = errors.New("there is something else than a file")
 
-// logFile is output that goes to a file until that is full, and then to the next. What cannot be
-// written is dropped and counted: the engine must not wait for room on a disk. It is not safe for
-// use by several goroutines.
+// logFile is output that goes to a file until that is full, and then to the next. Bytes that
+// cannot be written are dropped and counted: the engine must not wait for room on a disk. It is
+// not safe for use by several goroutines.
 type logFile struct {
 	dir  int // its directory
 	name string
 	max  int64 // bytes
 	keep int
 
-	fd      int   // -1: not open
+	fd      int // -1: not open
+	inode   uint64
 	size    int64 // of the file, in bytes
 	done    bool  // it ends with a line, and takes no more
+	offset  int64 // of the next byte: how many the engine has written
 	dropped int64 // bytes
+
+	// offsets say where each byte is. known is how much they say of the file.
+	offsets *offsets.Writer
+	known   known
 }
 
-func newLogFile(dir int, name string, log Log) *logFile {
-	return &logFile{dir: dir, name: name, max: log.MaxBytes, keep: log.Keep, fd: -1}
+// known is how much the offsets of a log file say.
+type known int
+
+const (
+	nothing   known = iota // the file was opened
+	elsewhere              // the next byte is not where the offsets have it
+	all
+)
+
+func newLogFile(dir int, name, id string, log Log) *logFile {
+	return &logFile{dir: dir, name: name, max: log.MaxBytes, keep: log.Keep, fd: -1, offsets: offsets.NewWriter(dir, name, id, log.MaxBytes, log.Keep)}
 }
 
 // open opens the file to append to it. It follows no link, and opens nothing but a file.
@@ -52,7 +69,7 @@ func (l *logFile) open() error {
 	if stat.Mode&0o7777 != logMode {
 		_ = unix.Fchmod(fd, logMode) // the mode of another user's file is that user's business
 	}
-	l.fd, l.size, l.done = fd, stat.Size, false
+	l.fd, l.inode, l.size, l.done, l.known = fd, stat.Ino, stat.Size, false, nothing
 	return nil
 }
 
@@ -60,26 +77,101 @@ func (l *logFile) open() error {
 func (l *logFile) write(p []byte) {
 	for len(p) > 0 {
 		if !l.ready() {
-			l.dropped += int64(len(p))
+			l.drop(len(p))
 			return
 		}
 		part := p[:l.fitting(p)]
 		written := writeAll(l.fd, part)
 		l.size += int64(written)
-		l.dropped += int64(len(part) - written)
+		l.offset += int64(written)
+		l.drop(len(part) - written)
 		p = p[len(part):]
 	}
 }
 
-// ready makes sure that there is a file with room.
+// drop counts bytes that were not written.
+func (l *logFile) drop(count int) {
+	if count > 0 {
+		l.dropped += int64(count)
+		l.offset += int64(count)
+		l.moved()
+	}
+}
+
+// moved notes that the next byte is not where the offsets have it.
+func (l *logFile) moved() {
+	if l.known == all {
+		l.known = elsewhere
+	}
+}
+
+// ready makes sure that there is a file with room, and that the offsets say where the next byte
+// is.
 func (l *logFile) ready() bool {
-	if l.fd < 0 && l.open() != nil {
+	if !l.look() {
 		return false
 	}
-	if !l.done && l.size < l.max {
+	if l.done || l.size >= l.max {
+		if !l.rotate() || l.open() != nil || l.size >= l.max {
+			return false
+		}
+	}
+	return l.describe()
+}
+
+// look opens the file if it is not open or was removed, and notes if somebody has changed its
+// size.
+func (l *logFile) look() bool {
+	var stat unix.Stat_t
+	if l.fd >= 0 && unix.Fstat(l.fd, &stat) == nil {
+		if stat.Nlink > 0 {
+			if stat.Size != l.size {
+				l.size = stat.Size
+				l.moved()
+			}
+			return true
+		}
+		l.close()
+	}
+	return l.fd >= 0 || l.open() == nil
+}
+
+// describe has the offsets say where the next byte is. Bytes that nobody could find are not
+// written.
+func (l *logFile) describe() bool {
+	now := time.Now()
+	var err error
+	switch l.known {
+	case all:
+		l.offsets.Wrote(l.inode, l.size, l.offset, now)
+	case nothing:
+		err = l.offsets.File(l.inode, l.size, l.offset, now)
+	case elsewhere:
+		if full(unix.Fallocate(l.fd, unix.FALLOC_FL_KEEP_SIZE, l.size, chunk)) {
+			return false // the offsets would grow by a line for each attempt
+		}
+		err = l.offsets.Jump(l.inode, l.size, l.offset, now)
+		if errors.Is(err, offsets.ErrMany) {
+			return l.afterJumps(now)
+		}
+	}
+	if err == nil {
+		l.known = all
+	}
+	return err == nil
+}
+
+// afterJumps goes on after many jumps in a file: with the next file if a disk was full now and
+// then, without offsets if somebody else writes into the file.
+func (l *logFile) afterJumps(now time.Time) bool {
+	if l.dropped == 0 {
+		l.offsets.Share(l.offset, now)
 		return true
 	}
-	return l.rotate() && l.open() == nil && l.size < l.max
+	if !l.rotate() || l.open() != nil {
+		return false
+	}
+	return l.size < l.max && l.describe()
 }
 
 // fitting is how much of p goes into the file. A file that is nearly full ends with the last line
@@ -118,7 +210,7 @@ func writeAll(fd int, p []byte) int {
 func (l *logFile) rotate() bool {
 	l.close()
 	for i := l.keep; i > 0; i-- {
-		if err := unix.Renameat(l.dir, l.older(i-1), l.dir, l.older(i)); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := unix.Renameat(l.dir, offsets.Older(l.name, i-1), l.dir, offsets.Older(l.name, i)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return false
 		}
 	}
@@ -129,19 +221,17 @@ func (l *logFile) rotate() bool {
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
-// older is the name of the i-th older file; the file itself is the 0th.
-func (l *logFile) older(i int) string {
-	if i == 0 {
-		return l.name
-	}
-	return l.name + "." + strconv.Itoa(i)
-}
-
 func (l *logFile) close() {
 	if l.fd >= 0 {
 		_ = unix.Close(l.fd) // what was written is the kernel's
 		l.fd = -1
 	}
+}
+
+// end closes the file: the stream has ended.
+func (l *logFile) end() {
+	l.close()
+	l.offsets.Close(l.offset, time.Now())
 }
 
 // full reports whether there is no room on the disk. That may pass, so it is no reason not to

@@ -12,17 +12,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/agent/output/reading"
 	"github.com/bursar/bursar/internal/hold"
 )
 
 const (
 	// abandonGrace is the time between SIGTERM and SIGKILL for an engine that no agent knows of.
 	abandonGrace = 10 * time.Second
-	// drainTime is how long the output of an engine that has ended is still copied: another program
-	// may have got its pipes, and hold them for ever.
+	// drainTime is how long the output of an engine that has ended is still copied: another
+	// program may have got its pipes, and hold them for ever.
 	drainTime = time.Second
-	// leftAfter is how long processes live on after the main one until the record says so. Those of
-	// a pipeline, or helpers that see the end of their parent, end in a moment.
+	// leftAfter is how long processes live on after the main one until the record says so. Those
+	// of a pipeline, or helpers that see the end of their parent, end in a moment.
 	leftAfter = time.Second
 	// gcPercent keeps the heap small: once the engine runs, the program allocates next to nothing.
 	gcPercent = 20
@@ -33,6 +34,9 @@ func Main() int {
 	hold.Wait()
 	if err := become(); err != nil {
 		return refuse(err)
+	}
+	if readsOutput() {
+		return serveOutput()
 	}
 	debug.SetGCPercent(gcPercent)
 	inherit()
@@ -64,6 +68,20 @@ func Main() int {
 	return 0
 }
 
+// readsOutput reports whether this process is no keeper, but reads the output of an engine.
+func readsOutput() bool { return len(os.Args) == 3 && os.Args[1] == reading.Mode }
+
+// serveOutput makes this process the helper that reads an engine's output for an agent. Its user
+// may end it.
+func serveOutput() int {
+	runtime.GOMAXPROCS(1)
+	if errors.Join(closeInherited(), protect()) != nil {
+		return 1
+	}
+	reading.Serve(0, 1)
+	return 0
+}
+
 // hear reads the spec, starts the engine and says so. If the engine cannot be started, it says
 // that and returns none.
 func hear(lines *bufio.Reader) (*engine, error) {
@@ -87,6 +105,9 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	}
 	if e == nil {
 		return nil, nil //nolint:nilnil // there is none, and that was said
+	}
+	if spec.Look != nil {
+		e.helper = newHelper(spec, e.stdout, e.stderr)
 	}
 	e.ownRSS = ownRSS()
 	e.killsBefore, e.stderrLines, e.ownCgroup = kills, spec.StderrLines, spec.OwnCgroup

@@ -26,24 +26,49 @@ func (e *engine) await() {
 		<-left.C
 	}
 	defer left.Stop()
-	leader := time.Time{} // when the main process ended
+	var leader, last time.Time // when the main process ended, and when only the helper was left
+	var over <-chan time.Time  // set once only the helper is left
+	var again <-chan time.Time // set while a helper may start just when the last process ends
+	leave := func(now time.Time) {
+		if over == nil && !leader.IsZero() && e.helper.alone() {
+			left.Stop()
+			e.helper.stop()
+			last, over = now, time.After(helperEnd)
+		}
+	}
 	for {
 		select {
 		case d, more := <-deaths:
 			now := time.Now().UTC()
+			if more && (e.helper.waited(d) || over != nil) {
+				continue // it is none of the engine's
+			}
 			if more {
 				e.ended.Use.add(useOf(&d.used, e.ownRSS))
 			}
 			switch {
 			case !more:
-				e.end(cmp.Or(leader, now), now)
+				e.end(cmp.Or(leader, now), cmp.Or(last, now))
 				return
 			case d.pid == e.process.Pid:
 				e.ended.Exit, leader = d.exit, now
 				left.Reset(leftAfter)
+				again = e.helper.next()
 			case !leader.IsZero():
 				e.follow(d.exit)
 			}
+			leave(now)
+		case <-again:
+			leave(time.Now().UTC())
+			again = e.helper.next()
+		case <-over:
+			if e.helper.lives() { // a file system holds it
+				e.end(leader, last)
+				return
+			}
+			// A process lives whose first thread has ended: it looked as if it had ended.
+			over, last = nil, time.Time{}
+			left.Reset(leftAfter)
 		case <-left.C:
 			e.ended.LeaderTime = &leader
 			e.write(Record{Exit: e.ended.Exit, Time: leader, Left: true})

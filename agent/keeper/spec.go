@@ -49,6 +49,8 @@ type Spec struct {
 	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the
 	// kernel killed there was the engine's.
 	OwnCgroup bool `json:"own_cgroup,omitempty"`
+	// Look says how a helper looks whether the engine is ready. Nil: none does.
+	Look *Look `json:"look,omitempty"`
 }
 
 // Log says where output goes: into the files stdout and stderr.
@@ -156,6 +158,9 @@ func DecodeSpec(line []byte) (Spec, error) {
 		if strings.ContainsRune(strings.Join(text, ""), 0) {
 			return Spec{}, errors.New("spec: a zero byte")
 		}
+	}
+	if s.Look != nil {
+		return s, s.Look.check()
 	}
 	return s, nil
 }

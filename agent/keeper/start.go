@@ -57,15 +57,19 @@ func newEngine(spec Spec) (*engine, error) {
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
-	// Programs that clean up by age, such as systemd-tmpfiles, leave a folder alone that is locked.
-	// An engine may lock a folder that its user has named, as Flink does with that of its pids.
+	// Programs that clean up by age, such as systemd-tmpfiles, leave a folder alone that is
+	// locked. An engine may lock a folder that its user has named, as Flink does with that of its
+	// pids.
 	if spec.Log.Own {
 		_ = unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) // a courtesy
 	}
-	e := &engine{stdout: newLogFile(dir, "stdout", spec.Log), stderr: newLogFile(dir, "stderr", spec.Log)}
+	e := &engine{stdout: newLogFile(dir, "stdout", spec.ID, spec.Log), stderr: newLogFile(dir, "stderr", spec.ID, spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
 		if err := file.open(); err != nil && !full(err) {
 			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, where " + file.name + " is a file or nothing", err}
+		}
+		if file.fd >= 0 {
+			file.describe() // a reader must not take the offsets of an earlier engine for this one's
 		}
 	}
 	// Here and not in the child, so that the error is not taken for one of the program.

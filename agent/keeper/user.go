@@ -3,9 +3,12 @@ package keeper
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // userVariable names the user that a keeper is to become, in its environment. An agent that runs as
@@ -55,6 +58,12 @@ func become() error {
 	}
 	if err := os.Unsetenv(userVariable); err != nil {
 		return err //nolint:wrapcheck // of a constant
+	}
+	if readsOutput() {
+		runtime.LockOSThread() // the thread that has lost the right is the one that goes on
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("give up new privileges: %w", err)
+		}
 	}
 	return fmt.Errorf("start as the user: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ())) //nolint:gosec // this program
 }

@@ -83,6 +83,9 @@ type Request struct {
 	Added map[string]string
 	// Note is kept next to the record.
 	Note Note
+	// Look says how a helper of the keeper looks whether the engine is ready, as package ready
+	// makes it. Nil: none does.
+	Look *keeper.Look
 }
 
 // Logs say where output goes.
@@ -153,6 +156,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
 		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines, Hold: true,
+		Look: r.Look,
 	}
 	if spec.Log.MaxBytes == 0 {
 		spec.Log.MaxBytes = defaultLogBytes
@@ -209,7 +213,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	if err != nil {
 		return &Starting{Keeper: spawned}, errors.Join(err, toKeeper.Close(), answers.Close())
 	}
-	score.set(keeperScore)
+	if spec.Look == nil {
+		score.set(keeperScore)
+	}
 	return &Starting{
 		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, Keeper: spawned, keeper: toKeeper, answers: answers,
 	}, nil
@@ -295,6 +301,15 @@ func (s *Starting) Confirm(ctx context.Context) error {
 // for that.
 func (s *Starting) Abandon() {
 	_, _ = s.keeper.Close(), s.answers.Close() // the one was only written to, the other only read
+}
+
+// Protect makes the kernel choose a keeper last when memory is short. The launcher does that itself
+// for an engine without a check (Request.Look): a process that the keeper starts later, such as the
+// command of a check, would be protected too. The caller does it once the check has a result.
+func Protect(keeper int32) {
+	score := openScore(keeper)
+	defer score.close()
+	score.set(keeperScore)
 }
 
 // score is a process's oom_score_adj. Only root can lower it: else it stays as it is.

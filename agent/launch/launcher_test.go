@@ -304,6 +304,33 @@ func TestEngineIsKilledNoSoonerThanOthersAndItsKeeperLast(t *testing.T) {
 	await(t, direct)
 }
 
+// Its helper starts later, and would be spared with it.
+func TestAKeeperWithAHelperIsSparedOnceItIsProtected(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	r := request("sleep", "1000")
+	r.Look = &keeper.Look{File: "/none", Interval: time.Second, Limit: time.Second, Within: time.Minute}
+	s, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	score := func() string {
+		got, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(s.Keeper.PID)), "oom_score_adj"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	if got := score(); got != "0\n" {
+		t.Errorf("%q", got)
+	}
+	Protect(s.Keeper.PID)
+	if got := score(); mayProtect(t) && got != "-900\n" {
+		t.Errorf("%q", got)
+	}
+	s.Abandon()
+	await(t, direct)
+}
+
 // mayProtect reports whether this process may keep others from being killed for lack of memory,
 // which not even every root may.
 func mayProtect(t *testing.T) bool {

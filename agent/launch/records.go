@@ -201,23 +201,65 @@ func (r Records) Last(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
 	}
-	file, info, err := regularfile.Open(filepath.Join(string(r), id, recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return keeper.Record{}, ErrNone
-	}
+	content, err := r.content(id)
 	if err != nil {
-		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
-	}
-	defer file.Close()
-	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-maxRecord), maxRecord))
-	if err != nil {
-		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
+		return keeper.Record{}, err
 	}
 	record, err := keeper.DecodeRecord(content)
 	if err != nil {
 		return keeper.Record{}, ErrNone
 	}
 	return record, nil
+}
+
+// Looked returns the last finding of an engine's helper: whether the engine is ready. ErrNone:
+// there is none yet.
+func (r Records) Looked(id string) (keeper.Looked, error) {
+	if cgroup.CheckID(id) != nil {
+		return keeper.Looked{}, ErrNone
+	}
+	content, err := r.content(id)
+	if err != nil {
+		return keeper.Looked{}, err
+	}
+	looked, found := keeper.DecodeLooked(content)
+	if !found {
+		return keeper.Looked{}, ErrNone
+	}
+	return looked, nil
+}
+
+// Size returns how many bytes a record has. It grows with each finding. ErrNone: there is
+// no record.
+func (r Records) Size(id string) (int64, error) {
+	if cgroup.CheckID(id) != nil {
+		return 0, ErrNone
+	}
+	info, err := os.Lstat(filepath.Join(string(r), id, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, ErrNone
+	}
+	if err != nil {
+		return 0, fmt.Errorf("record of an engine: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// content is the end of a record. ErrNone: there is none.
+func (r Records) content(id string) ([]byte, error) {
+	file, info, err := regularfile.Open(filepath.Join(string(r), id, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-maxRecord), maxRecord))
+	if err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	return content, nil
 }
 
 // List returns the allocations that there are records for.

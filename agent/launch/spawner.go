@@ -34,10 +34,19 @@ type Spawn struct {
 	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to
 	// close.
 	Stdin, Stdout, Record *os.File
-	// Keeper is the path of the program. Its one argument is ID, which shows in the process table.
-	Keeper string
+	// Keeper is the path of the program. Its last argument is ID, which shows in the process
+	// table. Mode is the one before; empty: there is none.
+	Keeper, Mode string
 	// Limits are those of the engine's cgroup. Nil: it needs none of its own.
 	Limits *cgroup.Limits
+}
+
+// command is the program and its arguments.
+func (s Spawn) command() []string {
+	if s.Mode == "" {
+		return []string{s.Keeper, s.ID}
+	}
+	return []string{s.Keeper, s.Mode, s.ID}
 }
 
 // Spawned is a keeper that has started.
@@ -70,7 +79,7 @@ func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 		Dir: "/", Env: append(keeperEnvironment(), user(s.User)...), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	}
-	child, err := os.StartProcess(s.Keeper, []string{s.Keeper, s.ID}, attributes)
+	child, err := os.StartProcess(s.Keeper, s.command(), attributes)
 	if err != nil {
 		return Spawned{}, fmt.Errorf("start keeper: %w", err)
 	}

@@ -19,7 +19,7 @@ var _ Spawner = ByUnit{}
 // starts as root and becomes its user itself.
 func (b ByUnit) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
 	service := unit.Service{
-		ID: s.ID, Command: []string{s.Keeper, s.ID},
+		ID: s.ID, Command: s.command(),
 		UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups,
 		Environment: keeperEnvironment(), Umask: keeperUmask,
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Record,

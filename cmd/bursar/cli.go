@@ -93,7 +93,7 @@ Try it on this machine:
 
 	for _, commands := range [][]*cobra.Command{
 		allocations.Commands(c), engines.Commands(c), quotas.Commands(c), hosts.Commands(c), queues.Commands(c), access.Commands(c),
-		store.Commands(c), status.Commands(c), serve.Commands(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand(c)),
+		store.Commands(c), status.Commands(c), serve.Commands(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand()),
 	} {
 		root.AddCommand(commands...)
 	}

@@ -206,7 +206,8 @@ func TestSensitiveFieldsOfTheContract(t *testing.T) {
 		return true
 	})
 	slices.Sort(got)
-	want := []string{"Allocation.error_output", "EngineEnd.error_output", "LaunchRequest.command", "LaunchRequest.environment", "LaunchTry.error_output", "RegisterRequest.identity_token", "ReleaseRequest.error_output"}
+	want := []string{"Allocation.error_output", "CommandCheck.command", "EngineEnd.error_output", "LaunchFailed.error_output", "LaunchRequest.command", "LaunchRequest.environment",
+		"LaunchSecrets.variables", "LaunchSpec.command", "LaunchSpec.environment", "LaunchSpec.script", "LaunchTry.error_output", "RegisterRequest.identity_token", "ReleaseRequest.error_output", "StartRequest.secrets"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

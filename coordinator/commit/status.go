@@ -15,6 +15,9 @@ import (
 // Leading reports whether this coordinator leads. Any goroutine may call it, as all that follow.
 func (loop *Loop) Leading() bool { return loop.leads.Load() }
 
+// Epoch is the epoch of the latest leadership of this coordinator; 0: there was none.
+func (loop *Loop) Epoch() uint64 { return loop.lastEpoch.Load() }
+
 // Unled says why this coordinator does not lead, if its store is why; nil while it leads. It has no
 // words of callers. Which coordinator leads then is another question.
 func (loop *Loop) Unled() error {

@@ -66,7 +66,8 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 // proto/baseline.binpb.
 func isNew(procedure string) bool {
 	switch procedure {
-	case bursarv1connect.AllocationServiceAmendProcedure, bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure:
+	case bursarv1connect.AllocationServiceAmendProcedure, bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure,
+		bursarv1connect.HostServiceAttachProcedure, bursarv1connect.HostServiceAnswerProcedure, bursarv1connect.EngineServiceStartProcedure, bursarv1connect.EngineServiceWaitProcedure:
 		return true
 	}
 	return false
@@ -98,6 +99,10 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.HostServiceUncordonProcedure:   unary[bursarv1.UncordonRequest, bursarv1.UncordonResponse],
 		bursarv1connect.HostServiceDrainProcedure:      unary[bursarv1.DrainRequest, bursarv1.DrainResponse],
 		bursarv1connect.HostServiceAcceptProcedure:     unary[bursarv1.AcceptRequest, bursarv1.AcceptResponse],
+		bursarv1connect.HostServiceAnswerProcedure:     unary[bursarv1.AnswerRequest, bursarv1.AnswerResponse],
+
+		bursarv1connect.EngineServiceStartProcedure: unary[bursarv1.StartRequest, bursarv1.StartResponse],
+		bursarv1connect.EngineServiceWaitProcedure:  unary[bursarv1.WaitRequest, bursarv1.WaitResponse],
 
 		bursarv1connect.QuotaServicePutProcedure:    unary[bursarv1.PutRequest, bursarv1.PutResponse],
 		bursarv1connect.QuotaServiceApplyProcedure:  unary[bursarv1.ApplyRequest, bursarv1.ApplyResponse],
@@ -120,6 +125,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 // streamProcedures are those with a stream of answers.
 func streamProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall {
 	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall{
+		bursarv1connect.HostServiceAttachProcedure:      streaming[bursarv1.AttachRequest, bursarv1.AttachResponse],
 		bursarv1connect.AllocationServiceAwaitProcedure: streaming[bursarv1.AwaitRequest, bursarv1.AwaitResponse],
 		bursarv1connect.AllocationServiceWatchProcedure: streaming[bursarv1.AllocationServiceWatchRequest, bursarv1.AllocationServiceWatchResponse],
 		bursarv1connect.ClusterServiceWatchProcedure:    streaming[bursarv1.ClusterServiceWatchRequest, bursarv1.ClusterServiceWatchResponse],

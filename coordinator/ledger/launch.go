@@ -4,20 +4,33 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/spelling"
 )
+
+// LaunchStarted is the report of a host's agent that the process of a launch waits to begin.
+type LaunchStarted struct {
+	HostID        string
+	Incarnation   uint64 // of its agent
+	ID            ID
+	GrantRevision uint64 // of the grant that the agent was ordered to launch
+	Process       Process
+	Address       string
+}
 
 // LaunchBegun is the report of a host's agent that the engine of a launch has begun.
 type LaunchBegun struct {
 	HostID       string
+	Incarnation  uint64 // of its agent
 	ID           ID
 	LogDirectory string
 }
 
 // LaunchFailed is a report that a try to launch an engine failed on a host.
 type LaunchFailed struct {
-	HostID string
-	ID     ID
+	HostID      string
+	Incarnation uint64 // of its agent; 0: the coordinator says it
+	ID          ID
 	// GrantRevision is that of the grant that was tried. A later grant is another try.
 	GrantRevision uint64
 	Reason        string
@@ -28,13 +41,31 @@ type LaunchFailed struct {
 // the rest of its request's wait.
 const retryWait = 30 * time.Second
 
+// StartLaunch confirms the engine of a launch, which has not begun: once that is durable, its agent
+// lets it begin. It may be repeated with the same process.
+//
+// Errors: those of Confirm, and *StaleError. On each of them the agent must end the process.
+func (l *Ledger) StartLaunch(now Instant, c LaunchStarted) (Allocation, error) {
+	l.begin(now)
+	e, err := l.launchOn(c.HostID, c.Incarnation, c.ID)
+	if err != nil {
+		return Allocation{}, err
+	}
+	if e.State.Holds() && c.GrantRevision != e.GrantRevision {
+		return Allocation{}, &StateError{"allocation", e.ID.String(), "granted anew", "the order for that grant"}
+	}
+	return l.Confirm(now, ConfirmCommand{
+		Actor: identity.Actor{Name: "host:" + c.HostID, Anyone: true}, ID: c.ID, HostID: c.HostID, Process: c.Process, Address: c.Address,
+	})
+}
+
 // BeginLaunch notes that the engine of a launch may have run: nothing launches it again unless it
 // has retries. A repeated report changes nothing.
 //
-// Errors: *NotFoundError and *StateError: the agent must stop the engine.
+// Errors: *NotFoundError, *StateError and *StaleError: the agent must stop the engine.
 func (l *Ledger) BeginLaunch(now Instant, c LaunchBegun) (Allocation, error) {
 	l.begin(now)
-	e, err := l.launchOn(c.HostID, c.ID)
+	e, err := l.launchOn(c.HostID, c.Incarnation, c.ID)
 	if err != nil {
 		return Allocation{}, err
 	}
@@ -54,8 +85,12 @@ func (l *Ledger) BeginLaunch(now Instant, c LaunchBegun) (Allocation, error) {
 	return e.Allocation, nil
 }
 
-// launchOn finds the entry of a launch on a host.
-func (l *Ledger) launchOn(hostID string, id ID) (*entry, error) {
+// launchOn finds the entry of a launch on a host. The error is a *StaleError if an earlier agent of
+// the host asks.
+func (l *Ledger) launchOn(hostID string, incarnation uint64, id ID) (*entry, error) {
+	if h := l.hosts[hostID]; h != nil && incarnation != 0 && incarnation < h.Incarnation {
+		return nil, &StaleError{h.ID, "incarnation", incarnation, h.Incarnation}
+	}
 	e, err := l.lookup(id)
 	switch {
 	case err != nil:
@@ -72,10 +107,10 @@ func (l *Ledger) launchOn(hostID string, id ID) (*entry, error) {
 // on another host, unless its request named the host, its caller wants it to end, or it had its
 // tries. A report of an earlier grant changes nothing.
 //
-// Errors: *NotFoundError and *StateError.
+// Errors: *NotFoundError, *StateError and *StaleError.
 func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	l.begin(now)
-	e, err := l.launchOn(c.HostID, c.ID)
+	e, err := l.launchOn(c.HostID, c.Incarnation, c.ID)
 	if err != nil {
 		return Allocation{}, err
 	}

@@ -15,20 +15,28 @@ umask 022
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# program ARCH NAME PATH: a static program for Linux.
+# program ARCH FOLDER PATH: a static program for Linux, of the package in a folder.
 program() {
   CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -buildid= -X main.version=$VERSION" -o "$3" "./cmd/$2"
+    -ldflags "-s -w -buildid= -X main.version=$VERSION" -o "$3" "./$2"
 }
 
 # file MODE SOURCE TARGET: a file of the tree.
 file() { install -D -m "$1" "$2" "$3"; }
 
+# completions FOLDER PROGRAM ROOT: what the shells read to complete a program's command line.
+completions() {
+  file 644 "$1/bash" "$3/usr/share/bash-completion/completions/$2"
+  file 644 "$1/zsh" "$3/usr/share/zsh/vendor-completions/_$2"
+  file 644 "$1/fish" "$3/usr/share/fish/vendor_completions.d/$2.fish"
+}
+
 # The manual pages of the commands and of the configuration, by programs that run here, whatever
 # ARCH is.
 CGO_ENABLED=0 go run -trimpath -tags man -ldflags "-X main.version=$VERSION" ./cmd/bursar \
   "$work/made"
-go run -trimpath ./test/docs/manual -version "$VERSION" -out "$work/made/man"
+go run -trimpath ./test/docs/manual -version "$VERSION" -out "$work/made/man" \
+  -completion "$work/made/linkis"
 gzip -9n "$work"/made/man/*
 sed -e "s/@VERSION@/$VERSION/" -e "s/@DATE@/$(date -R -d "@$SOURCE_DATE_EPOCH")/" \
   $here/changelog.in | gzip -9n >"$work/changelog.Debian.gz"
@@ -36,8 +44,9 @@ sed -e "s/@VERSION@/$VERSION/" -e "s/@DATE@/$(date -R -d "@$SOURCE_DATE_EPOCH")/
 # stage ARCH: everything below /, as it is installed, but for where the units go.
 stage() {
   local arch=$1 root=$2 unit page section example
-  program "$arch" bursar "$root/usr/bin/bursar"
-  program "$arch" bursar-keeper "$root/usr/libexec/bursar/bursar-keeper"
+  program "$arch" cmd/bursar "$root/usr/bin/bursar"
+  program "$arch" integrations/linkis/bursar-linkis-check "$root/usr/bin/bursar-linkis-check"
+  program "$arch" cmd/bursar-keeper "$root/usr/libexec/bursar/bursar-keeper"
   # Only root can trace a program that its user cannot read, from its first instruction on: so the
   # agent can trust what it writes.
   chmod 711 "$root/usr/libexec/bursar/bursar-keeper"
@@ -53,9 +62,8 @@ stage() {
     section=${page%.gz}
     file 644 "$page" "$root/usr/share/man/man${section##*.}/$(basename "$page")"
   done
-  file 644 "$work/made/completion/bash" "$root/usr/share/bash-completion/completions/bursar"
-  file 644 "$work/made/completion/zsh" "$root/usr/share/zsh/vendor-completions/_bursar"
-  file 644 "$work/made/completion/fish" "$root/usr/share/fish/vendor_completions.d/bursar.fish"
+  completions "$work/made/completion" bursar "$root"
+  completions "$work/made/linkis" bursar-linkis-check "$root"
   for example in deploy/systemd/examples/*.conf examples/*.yaml examples/providers/*.sh; do
     file 644 "$example" "$root/usr/share/doc/bursar/examples/$(basename "$example")"
   done
@@ -103,7 +111,7 @@ sha256sum bursar* >SHA256SUMS
 printf 'programs %s:\n' "$VERSION"
 for arch in ${ARCHES:-amd64 arm64}; do
   (cd "$work/$arch/root" &&
-    du -b usr/bin/bursar usr/libexec/bursar/bursar-keeper | sed "s/^/  $arch  /")
+    du -b usr/bin/bursar usr/bin/bursar-linkis-check usr/libexec/bursar/bursar-keeper | sed "s/^/  $arch  /")
 done
 printf 'packages in %s:\n' "$out"
 du -b bursar* | sed 's/^/  /'

@@ -39,6 +39,13 @@ func Format(e Entry, indent string) string {
 	if e.Actor.Priority && e.Actor.Role == identity.Submitter {
 		add("priority", "true")
 	}
+	if len(e.Actor.MayLaunch) > 0 {
+		accounts := make([]string, len(e.Actor.MayLaunch))
+		for i, account := range e.Actor.MayLaunch {
+			accounts[i] = quoted(account)
+		}
+		add("mayLaunch", "["+strings.Join(accounts, ", ")+"]")
+	}
 	if e.Actor.Host != "" {
 		add("host", quoted(e.Actor.Host))
 	}

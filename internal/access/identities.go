@@ -60,6 +60,9 @@ type identityYAML struct {
 	Users []yamlfile.Scalar `yaml:"users"`
 	// Priority allows a submitter to set priorities other than 0. Default false.
 	Priority yamlfile.Scalar `yaml:"priority"`
+	// MayLaunch are the accounts on hosts as which a submitter, an operator or an admin may have
+	// engines launched there, each by its name. Default: none.
+	MayLaunch []yamlfile.Scalar `yaml:"mayLaunch"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
 	// Capacity is the most that an agent's host may announce, such as {memory: 64GiB, cpu: 16, gpu:
@@ -224,6 +227,9 @@ func (l identityYAML) rights(a *identity.Actor) *wrongField {
 	if wrong := l.actsAs(a); wrong != nil {
 		return wrong
 	}
+	if wrong := l.launchesAs(a); wrong != nil {
+		return wrong
+	}
 	if l.Priority.IsSet() {
 		may, wrong := l.Priority.Bool()
 		if wrong != "" {
@@ -245,6 +251,23 @@ func (l identityYAML) actsAs(a *identity.Actor) *wrongField {
 		default:
 			a.Users = append(a.Users, user.String())
 		}
+	}
+	return nil
+}
+
+// accountPattern is what accounts may be named.
+var accountPattern = regexp.MustCompile(`^[a-zA-Z0-9_.@+\\-]{1,256}$`)
+
+// launchesAs reads the accounts as which an identity may have engines launched.
+func (l identityYAML) launchesAs(a *identity.Actor) *wrongField {
+	if len(l.MayLaunch) > 0 && a.Role != identity.Submitter && a.Role != identity.Operator && a.Role != identity.Admin {
+		return &wrongField{"mayLaunch", fmt.Sprintf("means nothing for the role %s: want it for submitter, operator and admin only", a.Role)}
+	}
+	for i, account := range l.MayLaunch {
+		if name := account.String(); !accountPattern.MatchString(name) || name == "root" {
+			return &wrongField{fmt.Sprintf("mayLaunch[%d]", i), yamlfile.Want(name, "the name of an account on the hosts, never root or a pattern")}
+		}
+		a.MayLaunch = append(a.MayLaunch, account.String())
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestWrongFileIsRefusedWithoutShowingWhatMayBeAToken(t *testing.T) {
 	first := "identities:\n- {name: a, role: reader, tokenHash: " + some + "}\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":             {"", "f.yaml: identities: missing: want a list of identities, or [] for none"},
-		"unknown field":     {"identities:\n- {name: a, role: reader, token: " + secret + "}\n", "f.yaml:2:27: identities[0].token: unknown field: want name, role, tokenHash, users, priority, host, capacity, labels or notAfter"},
+		"unknown field":     {"identities:\n- {name: a, role: reader, token: " + secret + "}\n", "f.yaml:2:27: identities[0].token: unknown field: want name, role, tokenHash, users, priority, mayLaunch, host, capacity, labels or notAfter"},
 		"a token":           {"identities:\n- {name: a, role: reader, tokenHash: " + secret + "}\n", "f.yaml:2:38: identities[0].tokenHash: is no hash: want sha256: and the 64 hex digits"},
 		"a token in a list": {"identities:\n- {name: a, role: reader, tokenHash: ['" + some + "', " + secret + "]}\n", "identities[0].tokenHash: is no hash"},
 		"another hash":      {"identities:\n- {name: a, role: reader, tokenHash: md5:0123}\n", "is no hash"},
@@ -74,6 +74,9 @@ func TestWrongFileIsRefusedWithoutShowingWhatMayBeAToken(t *testing.T) {
 		"host of a reader":  {"identities:\n- {name: a, role: reader, host: h, tokenHash: " + some + "}\n", "identities[0].host: means nothing for the role reader: want it for agent only"},
 		"no users":          {"identities:\n- {name: a, role: submitter, tokenHash: " + some + "}\n", `identities[0].users: missing: want the users that a submitter may act as, or ["*"] for all`},
 		"users of an agent": {"identities:\n- {name: a, role: agent, host: h, users: [b], tokenHash: " + some + "}\n", "identities[0].users: means nothing for the role agent"},
+		"mayLaunch root":    {"identities:\n- {name: a, role: submitter, users: [b], mayLaunch: [etl, root], tokenHash: " + some + "}\n", `identities[0].mayLaunch[1]: "root": want the name of an account on the hosts, never root or a pattern`},
+		"mayLaunch all":     {"identities:\n- {name: a, role: operator, mayLaunch: ['*'], tokenHash: " + some + "}\n", `identities[0].mayLaunch[0]: "*": want the name of an account`},
+		"mayLaunch reader":  {"identities:\n- {name: a, role: reader, mayLaunch: [etl], tokenHash: " + some + "}\n", "identities[0].mayLaunch: means nothing for the role reader: want it for submitter, operator and admin only"},
 		"priority":          {"identities:\n- {name: a, role: submitter, users: [b], priority: high, tokenHash: " + some + "}\n", `identities[0].priority: "high": want true or false`},
 		"time":              {"identities:\n- {name: a, role: reader, notAfter: soon, tokenHash: " + some + "}\n", `identities[0].notAfter: "soon": want a day such as`},
 		"twice a name":      {first + "- {name: a, role: reader, tokenHash: " + hash("2") + "}\n", `f.yaml:3:10: identities[1].name: "a": want a name that no other identity has`},

@@ -38,7 +38,7 @@ func ActFor(maker identity.Actor, header string) (identity.Actor, error) {
 				maker.Name, fmt.Sprintf("speak for %q", named.Name), fmt.Sprintf("a caller of its own host, whose name ends with @%s", maker.Host),
 			}
 		}
-		named.Role, named.Host, named.Admin = identity.Submitter, maker.Host, false
+		named.Role, named.Host, named.Admin, named.MayLaunch = identity.Submitter, maker.Host, false, nil
 		return named, nil
 	default:
 		return identity.Actor{}, &DeniedError{

@@ -93,6 +93,8 @@ var table = map[string]Rule{
 
 	bursarv1connect.HostServiceRegisterProcedure:   {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.HostServiceSyncProcedure:       {Roles: []identity.Role{agent, admin}},
+	bursarv1connect.HostServiceAttachProcedure:     {Roles: []identity.Role{agent, admin}},
+	bursarv1connect.HostServiceAnswerProcedure:     {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.HostServiceDeregisterProcedure: {Roles: []identity.Role{agent, operator, admin}, Recorded: []identity.Role{agent, operator, admin}},
 	bursarv1connect.HostServiceCordonProcedure:     administers(operator, admin),
 	bursarv1connect.HostServiceUncordonProcedure:   administers(operator, admin),
@@ -100,6 +102,10 @@ var table = map[string]Rule{
 	bursarv1connect.HostServiceAcceptProcedure:     administers(operator, admin),
 	bursarv1connect.HostServiceGetProcedure:        {Roles: readers()},
 	bursarv1connect.HostServiceListProcedure:       {Roles: readers()},
+
+	// No call through an agent: a host's agent vouches for nobody who starts engines elsewhere.
+	bursarv1connect.EngineServiceStartProcedure: {Roles: []identity.Role{submitter, operator, admin}, Recorded: []identity.Role{submitter, operator, admin}},
+	bursarv1connect.EngineServiceWaitProcedure:  {Roles: readers(), Vouched: true},
 
 	bursarv1connect.QuotaServicePutProcedure:    administers(admin),
 	bursarv1connect.QuotaServiceApplyProcedure:  administers(admin),

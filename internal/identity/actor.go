@@ -35,6 +35,9 @@ type Actor struct {
 	Priority bool `json:"priority,omitempty"`
 	// Admin lets it change hosts and rules.
 	Admin bool `json:"admin,omitempty"`
+	// MayLaunch are the accounts on hosts as which it may have engines launched there. No role
+	// implies any. An agent cannot give it to callers of its host.
+	MayLaunch []string `json:"mayLaunch,omitempty"`
 	// Role says which calls it may make. Agents and coordinators of an older version do not send
 	// it: see Effective.
 	Role Role `json:"role,omitempty"`
@@ -45,6 +48,14 @@ type Actor struct {
 	// of the range of subordinate user ids that it is in. It gives no right. Only agents, for
 	// callers of their host, and coordinators say it.
 	Owner string `json:"owner,omitempty"`
+}
+
+// RootAccount is the account as which no engine is launched from elsewhere.
+const RootAccount = "root"
+
+// MayLaunchAs reports whether the actor may have engines launched as an account.
+func (a Actor) MayLaunchAs(account string) bool {
+	return a.Host == "" && account != RootAccount && slices.Contains(a.MayLaunch, account)
 }
 
 // Effective is the actor's role, also if the actor comes from a program that knows no roles.

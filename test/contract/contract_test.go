@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "bursar")
-		programs := []string{"./cmd/bursar", "./cmd/bursar-keeper"}
+		programs := []string{"./cmd/bursar", "./cmd/bursar-keeper", "./integrations/linkis/bursar-linkis-check"}
 		err = proc.Build{Into: dir + "/", Packages: programs}.Run(context.Background())
 	}
 	if err != nil {

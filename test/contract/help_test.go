@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 )
 
 // helpOf runs `bursar COMMAND --help` as somebody whose home is nowhere.
-func helpOf(t *testing.T, command string) string {
+func helpOf(t *testing.T, command string) string { return helpOfProgram(t, program, command) }
+
+func helpOfProgram(t *testing.T, program, command string) string {
 	t.Helper()
 	environment := func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=/nowhere", "PATH=/nowhere"} }
 	result := proc.Run(t, patience, environment, program, append(strings.Fields(command), "--help")...)
@@ -32,9 +35,14 @@ var placed = regexp.MustCompile(`\s+\(default\s+/\S+\)`)
 // helpWidth is the width of a terminal, in columns.
 const helpWidth = 80
 
+// linkisCheck is a program next to bursar that people start, too.
+const linkisCheck = "bursar-linkis-check"
+
 // TestHelpFitsIntoEightyColumns runs every command with --help, as a reader does.
 func TestHelpFitsIntoEightyColumns(t *testing.T) {
-	for command, help := range helpOfAll(t) {
+	all := maps.Collect(helpOfAll(t))
+	all["/"+linkisCheck] = helpOfProgram(t, filepath.Join(filepath.Dir(program), linkisCheck), "")
+	for command, help := range all {
 		for line := range strings.Lines(help) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.Contains(line, "\t") {
@@ -85,6 +93,7 @@ func TestHelp(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "==== bursar %s\n%s\n", command, placed.ReplaceAllString(own, " (default PATH)"))
 	}
+	fmt.Fprintf(&text, "==== %s\n%s\n", linkisCheck, helpOfProgram(t, filepath.Join(filepath.Dir(program), linkisCheck), ""))
 	golden(t, "help.txt", text.String())
 }
 

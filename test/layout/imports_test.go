@@ -19,7 +19,7 @@ func floors() [][]string {
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission", "internal/endreason"},
 		{"providers"},
-		{"internal/discovery", "internal/standin", "internal/readlimit", "internal/linkischeck"},
+		{"internal/discovery", "internal/standin", "internal/readlimit"},
 		{"client"},
 		{"coordinator/ledger"},
 		{"coordinator/placement", "coordinator/seal", "test/trapplacer", "test/fakecluster"},
@@ -32,9 +32,10 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/peak", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/cgroup", "agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch"},
-		{"agent/socket", "agent/contain"},
+		{"agent/output"},
+		{"agent/socket", "agent/contain", "agent/ready"},
 		{"agent"},
 		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds", "internal/cli/storefacts"},
 		{"internal/cli/failure"},
@@ -44,6 +45,7 @@ func floors() [][]string {
 		{"internal/cli/requests"},
 		{"internal/cli"},
 		{"cmd"},
+		{"integrations"},
 		{"test", "bench", "tools"},
 	}
 }
@@ -104,7 +106,14 @@ func computing() [][2]string {
 // small are the packages of programs that run in many processes: they import the standard library,
 // golang.org/x/sys and each other.
 func small() []string {
-	return []string{"agent/keeper", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
+	return []string{"agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
+}
+
+// shunned are pairs of a program and a library that it must not have in it, by whatever way.
+func shunned() [][2]string {
+	return [][2]string{
+		{"cmd/bursar", "github.com/go-sql-driver/mysql"}, // for those alone who have a Linkis: bursar-linkis-check
+	}
 }
 
 // impure are the standard packages that reach outside of a computation, each with all that is
@@ -237,6 +246,38 @@ func sizeBroken(files tree) []string {
 			case ours && within(folder, small()), standard && !heavy, within(imported, []string{"golang.org/x/sys"}):
 			default:
 				complaints = append(complaints, fmt.Sprintf("%s is of a small program and imports %s", s.path, imported))
+			}
+		}
+	}
+	return complaints
+}
+
+// shunnedBroken follows the imports of programs through all packages of this module. Tests are in
+// no program.
+func shunnedBroken(files tree) []string {
+	inFolder := map[string][]source{}
+	for _, s := range files.sources() {
+		if !s.test {
+			inFolder[s.folder] = append(inFolder[s.folder], s)
+		}
+	}
+	var complaints []string
+	for _, pair := range shunned() {
+		program, library := pair[0], pair[1]
+		for next, seen := []string{program}, map[string]bool{program: true}; len(next) > 0; {
+			folder := next[0]
+			next = next[1:]
+			for _, s := range inFolder[folder] {
+				for _, imported := range s.imports() {
+					below, ours := strings.CutPrefix(imported, module+"/")
+					switch {
+					case within(imported, []string{library}):
+						complaints = append(complaints, fmt.Sprintf("%s imports %s, and %s must not have that in it", s.path, imported, program))
+					case ours && !seen[below]:
+						seen[below] = true
+						next = append(next, below)
+					}
+				}
 			}
 		}
 	}

@@ -45,6 +45,7 @@ func rules() []rule {
 		{"allocations change their state by named transitions", statesBroken},
 		{"the race detector is used where there are goroutines", racesBroken},
 		{"small programs stay small", sizeBroken},
+		{"programs leave out the libraries of others", shunnedBroken},
 		{"packages say what they are for", packageCommentsBroken},
 		{"comments end before column 100", commentsBroken},
 		{"files are small and named for what they hold", filesBroken},

@@ -70,6 +70,13 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "a shunned library below a program", path: "agent/rows.go", content: "package agent\n\nimport _ \"github.com/go-sql-driver/mysql\"\n",
+			want: []string{"agent/rows.go imports github.com/go-sql-driver/mysql, and cmd/bursar must not have that in it"},
+		},
+		{
+			name: "a shunned library in a test", path: "agent/rows_test.go", content: "package agent\n\nimport _ \"github.com/go-sql-driver/mysql\"\n",
+		},
+		{
 			name: "a package above, by a test", path: "client/a_test.go", content: "// Package client calls.\npackage client\n\nimport \"" + module + "/agent\"\n",
 			want: []string{"client/a_test.go imports agent, which stands on a higher floor"},
 		},

@@ -22,17 +22,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestSmokeCheck runs testdata/check/*.txtar with bin/bursar, next to a MariaDB at DATABASE
-// (HOST:PORT) with the database linkis of testdata/check/linkis.sql, and a bursar dev at ADDRESS.
-// The user reader may read the database, with the password open-sesame; the user stranger may not.
-// FREE is an address that nobody serves.
+// TestSmokeCheck runs testdata/check/*.txtar with the programs in bin, next to a MariaDB at
+// DATABASE (HOST:PORT) with the database linkis of testdata/check/linkis.sql, and a bursar dev at
+// ADDRESS. The user reader may read the database, with the password open-sesame; the user stranger
+// may not. FREE is an address that nobody serves.
 func TestSmokeCheck(t *testing.T) {
 	binaries, err := filepath.Abs("../../bin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(binaries, "bursar")); err != nil {
-		t.Fatalf("%v: make build", err)
+	for _, program := range []string{"bursar", "bursar-linkis-check"} {
+		if _, err := os.Stat(filepath.Join(binaries, program)); err != nil {
+			t.Fatalf("%v: make build", err)
+		}
 	}
 	database := checkedDatabase(t, filepath.Join("testdata", "check", "linkis.sql"))
 	address, free := checkedFree(t), checkedFree(t)

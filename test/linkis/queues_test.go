@@ -94,14 +94,21 @@ func (q *queues) refusedBy(query values, texts ...string) {
 // awaitQueue waits until Bursar's account of the queue has so much of ours and of others, in GiB.
 func (q *queues) awaitQueue(what string, ours, others int64) {
 	q.t.Helper()
+	q.awaitOf(queue, what, queueMemory>>30, ours, others)
+}
+
+// awaitOf waits until Bursar's account of a queue has such a limit, and so much of ours and of
+// others, in GiB.
+func (q *queues) awaitOf(path, what string, limit, ours, others int64) {
+	q.t.Helper()
 	eventually(q.t, what, func() error {
-		answer, err := q.bursar.Queues().Get(q.t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "yarn", Cluster: "default", Path: queue})
+		answer, err := q.bursar.Queues().Get(q.t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "yarn", Cluster: "default", Path: path})
 		if err != nil {
 			return err
 		}
 		account := answer.GetQueue().GetAccount()
 		own := account.GetUsed().GetMemoryBytes() + account.GetReserved().GetMemoryBytes()
-		if account.GetLimit().GetMemoryBytes() != queueMemory || own != ours<<30 || account.GetUsedByOthers().GetMemoryBytes() != others<<30 {
+		if account.GetLimit().GetMemoryBytes() != limit<<30 || own != ours<<30 || account.GetUsedByOthers().GetMemoryBytes() != others<<30 {
 			return fmt.Errorf("%v", account)
 		}
 		return nil

@@ -31,10 +31,12 @@ drwxr-x--- /etc/bursar/credentials
 -rw-r--r-- /lib/systemd/system/bursar-coordinator.service
 -rw-r--r-- /lib/systemd/system/bursar-engines.slice
 -rwxr-xr-x /usr/bin/bursar
+-rwxr-xr-x /usr/bin/bursar-linkis-check
 -rw-r--r-- /usr/lib/sysusers.d/bursar.conf
 -rw-r--r-- /usr/lib/tmpfiles.d/bursar.conf
 -rwx--x--x /usr/libexec/bursar/bursar-keeper
 -rw-r--r-- /usr/share/bash-completion/completions/bursar
+-rw-r--r-- /usr/share/bash-completion/completions/bursar-linkis-check
 -rw-r--r-- /usr/share/doc/bursar/changelog.Debian.gz
 -rw-r--r-- /usr/share/doc/bursar/copyright
 -rw-r--r-- /usr/share/doc/bursar/examples/agent-direct-cgroups.conf
@@ -49,9 +51,11 @@ drwxr-x--- /etc/bursar/credentials
 -rw-r--r-- /usr/share/doc/bursar/examples/kubernetes-quotas.sh
 -rw-r--r-- /usr/share/doc/bursar/examples/providers.yaml
 -rw-r--r-- /usr/share/doc/bursar/examples/quotas.yaml
+-rw-r--r-- /usr/share/fish/vendor_completions.d/bursar-linkis-check.fish
 -rw-r--r-- /usr/share/fish/vendor_completions.d/bursar.fish
 -rw-r--r-- /usr/share/lintian/overrides/bursar
 -rw-r--r-- /usr/share/zsh/vendor-completions/_bursar
+-rw-r--r-- /usr/share/zsh/vendor-completions/_bursar-linkis-check
 `
 
 // file is one of a package.
@@ -120,9 +124,9 @@ func TestContents(t *testing.T) {
 
 func TestProgramsAreStaticAndOfTheirArchitecture(t *testing.T) {
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
-	// Bytes: a program, or a package of both, that is larger than this contains something that it
+	// Bytes: a program, or a package of all, that is larger than this contains something that it
 	// should not.
-	limits := map[string]int{"/usr/bin/bursar": 60 << 20, "/usr/libexec/bursar/bursar-keeper": 4 << 20}
+	limits := map[string]int{"/usr/bin/bursar": 60 << 20, "/usr/bin/bursar-linkis-check": 20 << 20, "/usr/libexec/bursar/bursar-keeper": 4 << 20}
 	for arch := range strings.FieldsSeq(*arches) {
 		for _, f := range debFiles(t, built.deb(arch)) {
 			limit := limits[f.path]
@@ -152,9 +156,11 @@ func TestProgramsAreStaticAndOfTheirArchitecture(t *testing.T) {
 }
 
 func TestProgramKnowsItsVersion(t *testing.T) {
-	got := output(t, filepath.Join(unpacked(t), "usr/bin/bursar"), "version")
-	if fields := strings.Fields(got); len(fields) < 2 || fields[1] != built.version {
-		t.Errorf("%q, want version %s", got, built.version)
+	for program, asked := range map[string]string{"bursar": "version", "bursar-linkis-check": "--version"} {
+		got := output(t, filepath.Join(unpacked(t), "usr/bin", program), asked)
+		if fields := strings.Fields(got); len(fields) < 2 || fields[1] != built.version {
+			t.Errorf("%s: %q, want version %s", program, got, built.version)
+		}
 	}
 }
 

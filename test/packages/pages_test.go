@@ -23,6 +23,7 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 		}
 	}
 	walk(nil)
+	want = append(want, "bursar-linkis-check.1.gz")
 	// What completes, but is about all commands.
 	want = slices.DeleteFunc(want, func(page string) bool {
 		return page == "bursar-help.1.gz" || strings.HasPrefix(page, "bursar-completion")
@@ -105,5 +106,13 @@ compopt() { :; }; _get_comp_words_by_ref() { cur=; prev=quota; words=("${COMP_WO
 	t.Setenv("PATH", filepath.Join(tree, "usr/bin")+":"+os.Getenv("PATH"))
 	if got := output(t, "bash", "-c", asked, "bash", script); !strings.Contains(got, "apply") {
 		t.Errorf("bursar quota <TAB> offers %q", got)
+	}
+	script += "-linkis-check"
+	output(t, "bash", "-n", script)
+	asked = `COMP_WORDS=(bursar-linkis-check --no); COMP_CWORD=1; COMP_LINE='bursar-linkis-check --no'; COMP_POINT=24; COMP_TYPE=9
+compopt() { :; }; _get_comp_words_by_ref() { cur=--no; prev=bursar-linkis-check; words=("${COMP_WORDS[@]}"); cword=1; }
+. "$1"; __start_bursar-linkis-check; printf '%s\n' "${COMPREPLY[@]}"`
+	if got := output(t, "bash", "-c", asked, "bash", script); !strings.Contains(got, "--no-database") {
+		t.Errorf("bursar-linkis-check --no<TAB> offers %q", got)
 	}
 }

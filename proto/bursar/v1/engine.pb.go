@@ -268,6 +268,371 @@ func (x *LaunchLogs) GetKeep() int32 {
 	return 0
 }
 
+type StartRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the engine asks for, as in Allocate.
+	Request *AllocateRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	Launch  *LaunchSpec      `protobuf:"bytes,2,opt,name=launch,proto3" json:"launch,omitempty"`
+	// Further variables of the engine's environment, which no coordinator stores. A caller that sends
+	// some has to wait for the answer, and to send them again after a change of leader: they cannot go
+	// with request.async.
+	Secrets map[string]string `protobuf:"bytes,3,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How often a try may follow a try whose engine has begun and has not become ready. It needs a
+	// readiness. Default 0: nothing that may have run is run again.
+	Retries       int32 `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartRequest) Reset() {
+	*x = StartRequest{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRequest) ProtoMessage() {}
+
+func (x *StartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
+func (*StartRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StartRequest) GetRequest() *AllocateRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *StartRequest) GetLaunch() *LaunchSpec {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+func (x *StartRequest) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *StartRequest) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+type StartResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Active, with its host, address and process, or ended, if the engine could be used and has ended
+	// since. With request.async: waiting or reserved.
+	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartResponse) Reset() {
+	*x = StartResponse{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartResponse) ProtoMessage() {}
+
+func (x *StartResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
+func (*StartResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StartResponse) GetAllocation() *Allocation {
+	if x != nil {
+		return x.Allocation
+	}
+	return nil
+}
+
+// LaunchSpec says what an agent executes. Encoded it has at most 64 KiB. The coordinators' store
+// holds it until the engine has begun, so backups have it, too.
+type LaunchSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The account on the host that the engine runs as. The caller needs the right to launch as it, and
+	// the host's agent must allow it.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The program and its arguments, as in LaunchRequest.command. With a script: its arguments.
+	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	// A program that the agent gives to the engine's user as a file: any bytes; a text begins with #!
+	// and its interpreter.
+	Script []byte `protobuf:"bytes,3,opt,name=script,proto3" json:"script,omitempty"`
+	// As in LaunchRequest.environment. The agent adds BURSAR_LABEL_ variables with the labels.
+	Environment map[string]string `protobuf:"bytes,4,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// An absolute path; default: the account's home.
+	WorkingDirectory string      `protobuf:"bytes,5,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
+	Logs             *LaunchLogs `protobuf:"bytes,6,opt,name=logs,proto3" json:"logs,omitempty"`
+	// When it is ready. Unset: as soon as it runs.
+	Ready *Readiness `protobuf:"bytes,7,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Variables that must be set, and files that must be there, as the engine's user sees them, before
+	// the engine begins. If one is missing, the coordinator tries another host.
+	RequiredVariables []string `protobuf:"bytes,8,rep,name=required_variables,json=requiredVariables,proto3" json:"required_variables,omitempty"`
+	RequiredFiles     []string `protobuf:"bytes,9,rep,name=required_files,json=requiredFiles,proto3" json:"required_files,omitempty"`
+	// As in LaunchRequest.
+	Limit         bool `protobuf:"varint,10,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchSpec) Reset() {
+	*x = LaunchSpec{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchSpec) ProtoMessage() {}
+
+func (x *LaunchSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchSpec.ProtoReflect.Descriptor instead.
+func (*LaunchSpec) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LaunchSpec) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *LaunchSpec) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetScript() []byte {
+	if x != nil {
+		return x.Script
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetWorkingDirectory() string {
+	if x != nil {
+		return x.WorkingDirectory
+	}
+	return ""
+}
+
+func (x *LaunchSpec) GetLogs() *LaunchLogs {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetReady() *Readiness {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetRequiredVariables() []string {
+	if x != nil {
+		return x.RequiredVariables
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetRequiredFiles() []string {
+	if x != nil {
+		return x.RequiredFiles
+	}
+	return nil
+}
+
+func (x *LaunchSpec) GetLimit() bool {
+	if x != nil {
+		return x.Limit
+	}
+	return false
+}
+
+type WaitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Answer when the engine is ready, too. Otherwise only its end counts.
+	Ready bool `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
+	// How long to wait. Unset: until it happens.
+	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitRequest) Reset() {
+	*x = WaitRequest{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitRequest) ProtoMessage() {}
+
+func (x *WaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
+func (*WaitRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WaitRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WaitRequest) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *WaitRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WaitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it is now. If its engine was launched again, that of the last try.
+	Allocation *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	// The time is over, and nothing has happened.
+	TimedOut      bool `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitResponse) Reset() {
+	*x = WaitResponse{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitResponse) ProtoMessage() {}
+
+func (x *WaitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
+func (*WaitResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WaitResponse) GetAllocation() *Allocation {
+	if x != nil {
+		return x.Allocation
+	}
+	return nil
+}
+
+func (x *WaitResponse) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
 type LaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Active, with its process.
@@ -280,7 +645,7 @@ type LaunchResponse struct {
 
 func (x *LaunchResponse) Reset() {
 	*x = LaunchResponse{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[2]
+	mi := &file_bursar_v1_engine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +657,7 @@ func (x *LaunchResponse) String() string {
 func (*LaunchResponse) ProtoMessage() {}
 
 func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[2]
+	mi := &file_bursar_v1_engine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +670,7 @@ func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchResponse.ProtoReflect.Descriptor instead.
 func (*LaunchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LaunchResponse) GetAllocation() *Allocation {
@@ -345,7 +710,7 @@ type Readiness struct {
 
 func (x *Readiness) Reset() {
 	*x = Readiness{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	mi := &file_bursar_v1_engine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +722,7 @@ func (x *Readiness) String() string {
 func (*Readiness) ProtoMessage() {}
 
 func (x *Readiness) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[3]
+	mi := &file_bursar_v1_engine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +735,7 @@ func (x *Readiness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Readiness.ProtoReflect.Descriptor instead.
 func (*Readiness) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Readiness) GetCheck() isReadiness_Check {
@@ -478,7 +843,7 @@ type LineCheck struct {
 
 func (x *LineCheck) Reset() {
 	*x = LineCheck{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	mi := &file_bursar_v1_engine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +855,7 @@ func (x *LineCheck) String() string {
 func (*LineCheck) ProtoMessage() {}
 
 func (x *LineCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[4]
+	mi := &file_bursar_v1_engine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +868,7 @@ func (x *LineCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LineCheck.ProtoReflect.Descriptor instead.
 func (*LineCheck) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LineCheck) GetPattern() string {
@@ -534,7 +899,7 @@ type CommandCheck struct {
 
 func (x *CommandCheck) Reset() {
 	*x = CommandCheck{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	mi := &file_bursar_v1_engine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +911,7 @@ func (x *CommandCheck) String() string {
 func (*CommandCheck) ProtoMessage() {}
 
 func (x *CommandCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[5]
+	mi := &file_bursar_v1_engine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +924,7 @@ func (x *CommandCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandCheck.ProtoReflect.Descriptor instead.
 func (*CommandCheck) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CommandCheck) GetCommand() []string {
@@ -595,7 +960,47 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\tdirectory\x18\x01 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\tdirectory\x12+\n" +
 	"\tmax_bytes\x18\x02 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\x80\x80\x80\x80 (\x00R\bmaxBytes\x12\"\n" +
 	"\x04keep\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x00R\x04keep\x88\x01\x01B\a\n" +
-	"\x05_keep\"l\n" +
+	"\x05_keep\"\xda\x02\n" +
+	"\fStartRequest\x12<\n" +
+	"\arequest\x18\x01 \x01(\v2\x1a.bursar.v1.AllocateRequestB\x06\xbaH\x03\xc8\x01\x01R\arequest\x125\n" +
+	"\x06launch\x18\x02 \x01(\v2\x15.bursar.v1.LaunchSpecB\x06\xbaH\x03\xc8\x01\x01R\x06launch\x12t\n" +
+	"\asecrets\x18\x03 \x03(\v2$.bursar.v1.StartRequest.SecretsEntryB4\xbaH.\x9a\x01+\x10\x80\x02\"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$*\x12r\x10\x18\x80\x80\x042\n" +
+	"^[^\\x00]*$\x80\x01\x01R\asecrets\x12#\n" +
+	"\aretries\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\a(\x00R\aretries\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\rStartResponse\x125\n" +
+	"\n" +
+	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
+	"allocation\"\xb4\x05\n" +
+	"\n" +
+	"LaunchSpec\x12<\n" +
+	"\aaccount\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-zA-Z0-9_.@+\\\\-]{1,256}$R\aaccount\x12:\n" +
+	"\acommand\x18\x02 \x03(\tB \xbaH\x1a\x92\x01\x17\x10\x80 \"\x12r\x10\x18\x80\x80\x042\n" +
+	"^[^\\x00]*$\x80\x01\x01R\acommand\x12$\n" +
+	"\x06script\x18\x03 \x01(\fB\f\xbaH\x06z\x04\x18\x80\xe0\x03\x80\x01\x01R\x06script\x12~\n" +
+	"\venvironment\x18\x04 \x03(\v2&.bursar.v1.LaunchSpec.EnvironmentEntryB4\xbaH.\x9a\x01+\x10\x80 \"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$*\x12r\x10\x18\x80\x80\x042\n" +
+	"^[^\\x00]*$\x80\x01\x01R\venvironment\x12E\n" +
+	"\x11working_directory\x18\x05 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\x10workingDirectory\x12)\n" +
+	"\x04logs\x18\x06 \x01(\v2\x15.bursar.v1.LaunchLogsR\x04logs\x12*\n" +
+	"\x05ready\x18\a \x01(\v2\x14.bursar.v1.ReadinessR\x05ready\x12L\n" +
+	"\x12required_variables\x18\b \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x80\x02\"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$R\x11requiredVariables\x12D\n" +
+	"\x0erequired_files\x18\t \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x80\x02\"\x12r\x10\x18\x80 2\v^/[^\\x00]*$R\rrequiredFiles\x12\x14\n" +
+	"\x05limit\x18\n" +
+	" \x01(\bR\x05limit\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\vWaitRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12\x14\n" +
+	"\x05ready\x18\x02 \x01(\bR\x05ready\x12D\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\atimeout\"b\n" +
+	"\fWaitResponse\x125\n" +
+	"\n" +
+	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
+	"allocation\x12\x1b\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"l\n" +
 	"\x0eLaunchResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -619,8 +1024,10 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022N\n" +
-	"\rEngineService\x12=\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022\xc3\x01\n" +
+	"\rEngineService\x12:\n" +
+	"\x05Start\x12\x17.bursar.v1.StartRequest\x1a\x18.bursar.v1.StartResponse\x127\n" +
+	"\x04Wait\x12\x16.bursar.v1.WaitRequest\x1a\x17.bursar.v1.WaitResponse\x12=\n" +
 	"\x06Launch\x12\x18.bursar.v1.LaunchRequest\x1a\x19.bursar.v1.LaunchResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
@@ -636,36 +1043,57 @@ func file_bursar_v1_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_bursar_v1_engine_proto_goTypes = []any{
 	(OutputStream)(0),           // 0: bursar.v1.OutputStream
 	(*LaunchRequest)(nil),       // 1: bursar.v1.LaunchRequest
 	(*LaunchLogs)(nil),          // 2: bursar.v1.LaunchLogs
-	(*LaunchResponse)(nil),      // 3: bursar.v1.LaunchResponse
-	(*Readiness)(nil),           // 4: bursar.v1.Readiness
-	(*LineCheck)(nil),           // 5: bursar.v1.LineCheck
-	(*CommandCheck)(nil),        // 6: bursar.v1.CommandCheck
-	nil,                         // 7: bursar.v1.LaunchRequest.EnvironmentEntry
-	(*Resource)(nil),            // 8: bursar.v1.Resource
-	(*Allocation)(nil),          // 9: bursar.v1.Allocation
-	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
+	(*StartRequest)(nil),        // 3: bursar.v1.StartRequest
+	(*StartResponse)(nil),       // 4: bursar.v1.StartResponse
+	(*LaunchSpec)(nil),          // 5: bursar.v1.LaunchSpec
+	(*WaitRequest)(nil),         // 6: bursar.v1.WaitRequest
+	(*WaitResponse)(nil),        // 7: bursar.v1.WaitResponse
+	(*LaunchResponse)(nil),      // 8: bursar.v1.LaunchResponse
+	(*Readiness)(nil),           // 9: bursar.v1.Readiness
+	(*LineCheck)(nil),           // 10: bursar.v1.LineCheck
+	(*CommandCheck)(nil),        // 11: bursar.v1.CommandCheck
+	nil,                         // 12: bursar.v1.LaunchRequest.EnvironmentEntry
+	nil,                         // 13: bursar.v1.StartRequest.SecretsEntry
+	nil,                         // 14: bursar.v1.LaunchSpec.EnvironmentEntry
+	(*Resource)(nil),            // 15: bursar.v1.Resource
+	(*AllocateRequest)(nil),     // 16: bursar.v1.AllocateRequest
+	(*Allocation)(nil),          // 17: bursar.v1.Allocation
+	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
 }
 var file_bursar_v1_engine_proto_depIdxs = []int32{
-	7,  // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
+	12, // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
 	2,  // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
-	8,  // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
-	9,  // 3: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
-	5,  // 4: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
-	6,  // 5: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
-	10, // 6: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
-	0,  // 7: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
-	1,  // 8: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
-	3,  // 9: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
-	9,  // [9:10] is the sub-list for method output_type
-	8,  // [8:9] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	15, // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
+	16, // 3: bursar.v1.StartRequest.request:type_name -> bursar.v1.AllocateRequest
+	5,  // 4: bursar.v1.StartRequest.launch:type_name -> bursar.v1.LaunchSpec
+	13, // 5: bursar.v1.StartRequest.secrets:type_name -> bursar.v1.StartRequest.SecretsEntry
+	17, // 6: bursar.v1.StartResponse.allocation:type_name -> bursar.v1.Allocation
+	14, // 7: bursar.v1.LaunchSpec.environment:type_name -> bursar.v1.LaunchSpec.EnvironmentEntry
+	2,  // 8: bursar.v1.LaunchSpec.logs:type_name -> bursar.v1.LaunchLogs
+	9,  // 9: bursar.v1.LaunchSpec.ready:type_name -> bursar.v1.Readiness
+	18, // 10: bursar.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	17, // 11: bursar.v1.WaitResponse.allocation:type_name -> bursar.v1.Allocation
+	17, // 12: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
+	10, // 13: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
+	11, // 14: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
+	18, // 15: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
+	0,  // 16: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
+	3,  // 17: bursar.v1.EngineService.Start:input_type -> bursar.v1.StartRequest
+	6,  // 18: bursar.v1.EngineService.Wait:input_type -> bursar.v1.WaitRequest
+	1,  // 19: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
+	4,  // 20: bursar.v1.EngineService.Start:output_type -> bursar.v1.StartResponse
+	7,  // 21: bursar.v1.EngineService.Wait:output_type -> bursar.v1.WaitResponse
+	8,  // 22: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_engine_proto_init() }
@@ -676,7 +1104,7 @@ func file_bursar_v1_engine_proto_init() {
 	file_bursar_v1_allocation_proto_init()
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_engine_proto_msgTypes[1].OneofWrappers = []any{}
-	file_bursar_v1_engine_proto_msgTypes[3].OneofWrappers = []any{
+	file_bursar_v1_engine_proto_msgTypes[8].OneofWrappers = []any{
 		(*Readiness_Port)(nil),
 		(*Readiness_File)(nil),
 		(*Readiness_Line)(nil),
@@ -688,7 +1116,7 @@ func file_bursar_v1_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_engine_proto_rawDesc), len(file_bursar_v1_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

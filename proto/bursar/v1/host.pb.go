@@ -1137,6 +1137,610 @@ func (x *SyncRequest) GetLeaving() bool {
 	return false
 }
 
+type AttachRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	HostId      string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The highest epoch the agent has seen.
+	Epoch         uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AttachRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// AttachResponse is an order to an agent. One without an order is a keep-alive, of which one comes
+// each 15 s if nothing else does; the first message is one.
+type AttachResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the leader. An agent carries out no order of an older epoch than the one it has seen.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Types that are valid to be assigned to Order:
+	//
+	//	*AttachResponse_Launch
+	//	*AttachResponse_Stop
+	Order         isAttachResponse_Order `protobuf_oneof:"order"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachResponse) Reset() {
+	*x = AttachResponse{}
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachResponse) ProtoMessage() {}
+
+func (x *AttachResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
+func (*AttachResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AttachResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *AttachResponse) GetOrder() isAttachResponse_Order {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetLaunch() *LaunchOrder {
+	if x != nil {
+		if x, ok := x.Order.(*AttachResponse_Launch); ok {
+			return x.Launch
+		}
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetStop() *StopOrder {
+	if x != nil {
+		if x, ok := x.Order.(*AttachResponse_Stop); ok {
+			return x.Stop
+		}
+	}
+	return nil
+}
+
+type isAttachResponse_Order interface {
+	isAttachResponse_Order()
+}
+
+type AttachResponse_Launch struct {
+	Launch *LaunchOrder `protobuf:"bytes,2,opt,name=launch,proto3,oneof"`
+}
+
+type AttachResponse_Stop struct {
+	Stop *StopOrder `protobuf:"bytes,3,opt,name=stop,proto3,oneof"`
+}
+
+func (*AttachResponse_Launch) isAttachResponse_Order() {}
+
+func (*AttachResponse_Stop) isAttachResponse_Order() {}
+
+// LaunchOrder asks an agent to launch the engine of a reservation of its host. An agent that does
+// not know the reservation sends a heartbeat first: the grant has to come in its own Sync.
+type LaunchOrder struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
+	// The revision of its grant, for the answer.
+	GrantRevision uint64 `protobuf:"varint,2,opt,name=grant_revision,json=grantRevision,proto3" json:"grant_revision,omitempty"`
+	// An encoded LaunchSpec. It has no debug_redact, or the agent would not get it either.
+	Spec []byte `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The caller's secrets, an encoded LaunchSecrets.
+	Secrets       []byte `protobuf:"bytes,4,opt,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchOrder) Reset() {
+	*x = LaunchOrder{}
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchOrder) ProtoMessage() {}
+
+func (x *LaunchOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchOrder.ProtoReflect.Descriptor instead.
+func (*LaunchOrder) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LaunchOrder) GetAllocationId() string {
+	if x != nil {
+		return x.AllocationId
+	}
+	return ""
+}
+
+func (x *LaunchOrder) GetGrantRevision() uint64 {
+	if x != nil {
+		return x.GrantRevision
+	}
+	return 0
+}
+
+func (x *LaunchOrder) GetSpec() []byte {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *LaunchOrder) GetSecrets() []byte {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// LaunchSecrets are variables that no coordinator stores.
+type LaunchSecrets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Variables     map[string]string      `protobuf:"bytes,1,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchSecrets) Reset() {
+	*x = LaunchSecrets{}
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchSecrets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchSecrets) ProtoMessage() {}
+
+func (x *LaunchSecrets) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchSecrets.ProtoReflect.Descriptor instead.
+func (*LaunchSecrets) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LaunchSecrets) GetVariables() map[string]string {
+	if x != nil {
+		return x.Variables
+	}
+	return nil
+}
+
+type AnswerRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	HostId       string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Incarnation  uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	AllocationId string                 `protobuf:"bytes,3,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
+	// That of the order.
+	GrantRevision uint64 `protobuf:"varint,4,opt,name=grant_revision,json=grantRevision,proto3" json:"grant_revision,omitempty"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*AnswerRequest_Started
+	//	*AnswerRequest_Begun
+	//	*AnswerRequest_Failed
+	Result        isAnswerRequest_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerRequest) Reset() {
+	*x = AnswerRequest{}
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerRequest) ProtoMessage() {}
+
+func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
+func (*AnswerRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AnswerRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AnswerRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *AnswerRequest) GetAllocationId() string {
+	if x != nil {
+		return x.AllocationId
+	}
+	return ""
+}
+
+func (x *AnswerRequest) GetGrantRevision() uint64 {
+	if x != nil {
+		return x.GrantRevision
+	}
+	return 0
+}
+
+func (x *AnswerRequest) GetResult() isAnswerRequest_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *AnswerRequest) GetStarted() *LaunchStarted {
+	if x != nil {
+		if x, ok := x.Result.(*AnswerRequest_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *AnswerRequest) GetBegun() *LaunchBegun {
+	if x != nil {
+		if x, ok := x.Result.(*AnswerRequest_Begun); ok {
+			return x.Begun
+		}
+	}
+	return nil
+}
+
+func (x *AnswerRequest) GetFailed() *LaunchFailed {
+	if x != nil {
+		if x, ok := x.Result.(*AnswerRequest_Failed); ok {
+			return x.Failed
+		}
+	}
+	return nil
+}
+
+type isAnswerRequest_Result interface {
+	isAnswerRequest_Result()
+}
+
+type AnswerRequest_Started struct {
+	Started *LaunchStarted `protobuf:"bytes,7,opt,name=started,proto3,oneof"`
+}
+
+type AnswerRequest_Begun struct {
+	Begun *LaunchBegun `protobuf:"bytes,5,opt,name=begun,proto3,oneof"`
+}
+
+type AnswerRequest_Failed struct {
+	Failed *LaunchFailed `protobuf:"bytes,6,opt,name=failed,proto3,oneof"`
+}
+
+func (*AnswerRequest_Started) isAnswerRequest_Result() {}
+
+func (*AnswerRequest_Begun) isAnswerRequest_Result() {}
+
+func (*AnswerRequest_Failed) isAnswerRequest_Result() {}
+
+// LaunchStarted says that the engine's process is there and waits. It confirms the engine: the
+// answer, with the active allocation, says that the program may be executed. If the call fails, or
+// its answer is lost and it cannot be repeated, the agent ends the process.
+type LaunchStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ConfirmRequest.
+	Process *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	// Where the engine can be reached.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchStarted) Reset() {
+	*x = LaunchStarted{}
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchStarted) ProtoMessage() {}
+
+func (x *LaunchStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchStarted.ProtoReflect.Descriptor instead.
+func (*LaunchStarted) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LaunchStarted) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *LaunchStarted) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// LaunchBegun says that the engine has begun.
+type LaunchBegun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The folder on the host with its output.
+	LogDirectory  string `protobuf:"bytes,1,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchBegun) Reset() {
+	*x = LaunchBegun{}
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchBegun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchBegun) ProtoMessage() {}
+
+func (x *LaunchBegun) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchBegun.ProtoReflect.Descriptor instead.
+func (*LaunchBegun) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LaunchBegun) GetLogDirectory() string {
+	if x != nil {
+		return x.LogDirectory
+	}
+	return ""
+}
+
+// LaunchFailed says that nothing was executed.
+type LaunchFailed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	ErrorOutput   string                 `protobuf:"bytes,2,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchFailed) Reset() {
+	*x = LaunchFailed{}
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchFailed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchFailed) ProtoMessage() {}
+
+func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
+func (*LaunchFailed) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LaunchFailed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LaunchFailed) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
+	}
+	return ""
+}
+
+type AnswerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of LaunchStarted.
+	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerResponse) Reset() {
+	*x = AnswerResponse{}
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerResponse) ProtoMessage() {}
+
+func (x *AnswerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerResponse.ProtoReflect.Descriptor instead.
+func (*AnswerResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AnswerResponse) GetAllocation() *Allocation {
+	if x != nil {
+		return x.Allocation
+	}
+	return nil
+}
+
 // ClusterIdentity names a cluster. An empty field is not known.
 type ClusterIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1149,7 +1753,7 @@ type ClusterIdentity struct {
 
 func (x *ClusterIdentity) Reset() {
 	*x = ClusterIdentity{}
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1765,7 @@ func (x *ClusterIdentity) String() string {
 func (*ClusterIdentity) ProtoMessage() {}
 
 func (x *ClusterIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1778,7 @@ func (x *ClusterIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterIdentity.ProtoReflect.Descriptor instead.
 func (*ClusterIdentity) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClusterIdentity) GetCluster() string {
@@ -1236,7 +1840,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1852,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1865,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EngineReport) GetAllocationId() string {
@@ -1393,7 +1997,7 @@ type EngineEnd struct {
 
 func (x *EngineEnd) Reset() {
 	*x = EngineEnd{}
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +2009,7 @@ func (x *EngineEnd) String() string {
 func (*EngineEnd) ProtoMessage() {}
 
 func (x *EngineEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +2022,7 @@ func (x *EngineEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineEnd.ProtoReflect.Descriptor instead.
 func (*EngineEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EngineEnd) GetAllocationId() string {
@@ -1514,7 +2118,7 @@ type Veto struct {
 
 func (x *Veto) Reset() {
 	*x = Veto{}
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +2130,7 @@ func (x *Veto) String() string {
 func (*Veto) ProtoMessage() {}
 
 func (x *Veto) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +2143,7 @@ func (x *Veto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Veto.ProtoReflect.Descriptor instead.
 func (*Veto) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Veto) GetAllocationId() string {
@@ -1598,7 +2202,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +2214,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +2227,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SyncResponse) GetEpoch() uint64 {
@@ -1715,7 +2319,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +2331,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +2344,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopOrder) GetAllocationId() string {
@@ -1775,7 +2379,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +2391,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +2404,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeregisterRequest) GetHostId() string {
@@ -1825,7 +2429,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2441,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2454,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
 }
 
 type HostServiceGetRequest struct {
@@ -1864,7 +2468,7 @@ type HostServiceGetRequest struct {
 
 func (x *HostServiceGetRequest) Reset() {
 	*x = HostServiceGetRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2480,7 @@ func (x *HostServiceGetRequest) String() string {
 func (*HostServiceGetRequest) ProtoMessage() {}
 
 func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2493,7 @@ func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HostServiceGetRequest) GetId() string {
@@ -1915,7 +2519,7 @@ type HostServiceGetResponse struct {
 
 func (x *HostServiceGetResponse) Reset() {
 	*x = HostServiceGetResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2531,7 @@ func (x *HostServiceGetResponse) String() string {
 func (*HostServiceGetResponse) ProtoMessage() {}
 
 func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2544,7 @@ func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HostServiceGetResponse) GetHost() *Host {
@@ -1970,7 +2574,7 @@ type HostServiceListRequest struct {
 
 func (x *HostServiceListRequest) Reset() {
 	*x = HostServiceListRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2586,7 @@ func (x *HostServiceListRequest) String() string {
 func (*HostServiceListRequest) ProtoMessage() {}
 
 func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2599,7 @@ func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HostServiceListRequest) GetPageSize() int32 {
@@ -2052,7 +2656,7 @@ type HostServiceListResponse struct {
 
 func (x *HostServiceListResponse) Reset() {
 	*x = HostServiceListResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2668,7 @@ func (x *HostServiceListResponse) String() string {
 func (*HostServiceListResponse) ProtoMessage() {}
 
 func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2681,7 @@ func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HostServiceListResponse) GetHosts() []*Host {
@@ -2115,7 +2719,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2731,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2744,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CordonRequest) GetHostId() string {
@@ -2173,7 +2777,7 @@ type CordonResponse struct {
 
 func (x *CordonResponse) Reset() {
 	*x = CordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2789,7 @@ func (x *CordonResponse) String() string {
 func (*CordonResponse) ProtoMessage() {}
 
 func (x *CordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2802,7 @@ func (x *CordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonResponse.ProtoReflect.Descriptor instead.
 func (*CordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CordonResponse) GetHost() *Host {
@@ -2217,7 +2821,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2833,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2846,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UncordonRequest) GetHostId() string {
@@ -2261,7 +2865,7 @@ type UncordonResponse struct {
 
 func (x *UncordonResponse) Reset() {
 	*x = UncordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2877,7 @@ func (x *UncordonResponse) String() string {
 func (*UncordonResponse) ProtoMessage() {}
 
 func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2890,7 @@ func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonResponse.ProtoReflect.Descriptor instead.
 func (*UncordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UncordonResponse) GetHost() *Host {
@@ -2309,7 +2913,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2925,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2938,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DrainRequest) GetHostId() string {
@@ -2367,7 +2971,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	mi := &file_bursar_v1_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2983,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	mi := &file_bursar_v1_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2996,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DrainResponse) GetHost() *Host {
@@ -2413,7 +3017,7 @@ type AcceptRequest struct {
 
 func (x *AcceptRequest) Reset() {
 	*x = AcceptRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	mi := &file_bursar_v1_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +3029,7 @@ func (x *AcceptRequest) String() string {
 func (*AcceptRequest) ProtoMessage() {}
 
 func (x *AcceptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	mi := &file_bursar_v1_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +3042,7 @@ func (x *AcceptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptRequest.ProtoReflect.Descriptor instead.
 func (*AcceptRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcceptRequest) GetHostId() string {
@@ -2467,7 +3071,7 @@ type AcceptResponse struct {
 
 func (x *AcceptResponse) Reset() {
 	*x = AcceptResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	mi := &file_bursar_v1_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +3083,7 @@ func (x *AcceptResponse) String() string {
 func (*AcceptResponse) ProtoMessage() {}
 
 func (x *AcceptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	mi := &file_bursar_v1_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +3096,7 @@ func (x *AcceptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptResponse.ProtoReflect.Descriptor instead.
 func (*AcceptResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AcceptResponse) GetAccepted() []*Allocation {
@@ -2654,7 +3258,47 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"leadership\x18\x0e \x01(\x06R\n" +
 	"leadership\x12K\n" +
 	"\x0eother_clusters\x18\x0f \x03(\v2\x1a.bursar.v1.ClusterIdentityB\b\xbaH\x05\x92\x01\x02\x10\x10R\rotherClusters\x12\x18\n" +
-	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
+	"\aleaving\x18\x10 \x01(\bR\aleaving\"\x8c\x01\n" +
+	"\rAttachRequest\x12C\n" +
+	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x8d\x01\n" +
+	"\x0eAttachResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
+	"\x06launch\x18\x02 \x01(\v2\x16.bursar.v1.LaunchOrderH\x00R\x06launch\x12*\n" +
+	"\x04stop\x18\x03 \x01(\v2\x14.bursar.v1.StopOrderH\x00R\x04stopB\a\n" +
+	"\x05order\"\x87\x01\n" +
+	"\vLaunchOrder\x12#\n" +
+	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12%\n" +
+	"\x0egrant_revision\x18\x02 \x01(\x04R\rgrantRevision\x12\x12\n" +
+	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x18\n" +
+	"\asecrets\x18\x04 \x01(\fR\asecrets\"\x99\x01\n" +
+	"\rLaunchSecrets\x12J\n" +
+	"\tvariables\x18\x01 \x03(\v2'.bursar.v1.LaunchSecrets.VariablesEntryB\x03\x80\x01\x01R\tvariables\x1a<\n" +
+	"\x0eVariablesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf0\x02\n" +
+	"\rAnswerRequest\x12C\n" +
+	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12.\n" +
+	"\rallocation_id\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\fallocationId\x12%\n" +
+	"\x0egrant_revision\x18\x04 \x01(\x04R\rgrantRevision\x124\n" +
+	"\astarted\x18\a \x01(\v2\x18.bursar.v1.LaunchStartedH\x00R\astarted\x12.\n" +
+	"\x05begun\x18\x05 \x01(\v2\x16.bursar.v1.LaunchBegunH\x00R\x05begun\x121\n" +
+	"\x06failed\x18\x06 \x01(\v2\x17.bursar.v1.LaunchFailedH\x00R\x06failedB\b\n" +
+	"\x06result\"i\n" +
+	"\rLaunchStarted\x124\n" +
+	"\aprocess\x18\x01 \x01(\v2\x12.bursar.v1.ProcessB\x06\xbaH\x03\xc8\x01\x01R\aprocess\x12\"\n" +
+	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\"<\n" +
+	"\vLaunchBegun\x12-\n" +
+	"\rlog_directory\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"`\n" +
+	"\fLaunchFailed\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12.\n" +
+	"\ferror_output\x18\x02 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\"G\n" +
+	"\x0eAnswerResponse\x125\n" +
+	"\n" +
+	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
+	"allocation\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
 	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xa8\x06\n" +
@@ -2784,7 +3428,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x17SYNC_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SYNC_ACTION_RESYNC\x10\x01\x12\x15\n" +
 	"\x11SYNC_ACTION_DRAIN\x10\x02\x12\x18\n" +
-	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xfa\x04\n" +
+	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xfa\x05\n" +
 	"\vHostService\x12C\n" +
 	"\bRegister\x12\x1a.bursar.v1.RegisterRequest\x1a\x1b.bursar.v1.RegisterResponse\x127\n" +
 	"\x04Sync\x12\x16.bursar.v1.SyncRequest\x1a\x17.bursar.v1.SyncResponse\x12I\n" +
@@ -2794,7 +3438,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x04List\x12!.bursar.v1.HostServiceListRequest\x1a\".bursar.v1.HostServiceListResponse\"\x03\x90\x02\x01\x12=\n" +
 	"\x06Cordon\x12\x18.bursar.v1.CordonRequest\x1a\x19.bursar.v1.CordonResponse\x12C\n" +
 	"\bUncordon\x12\x1a.bursar.v1.UncordonRequest\x1a\x1b.bursar.v1.UncordonResponse\x12:\n" +
-	"\x05Drain\x12\x17.bursar.v1.DrainRequest\x1a\x18.bursar.v1.DrainResponse\x12=\n" +
+	"\x05Drain\x12\x17.bursar.v1.DrainRequest\x1a\x18.bursar.v1.DrainResponse\x12?\n" +
+	"\x06Attach\x12\x18.bursar.v1.AttachRequest\x1a\x19.bursar.v1.AttachResponse0\x01\x12=\n" +
+	"\x06Answer\x12\x18.bursar.v1.AnswerRequest\x1a\x19.bursar.v1.AnswerResponse\x12=\n" +
 	"\x06Accept\x12\x18.bursar.v1.AcceptRequest\x1a\x19.bursar.v1.AcceptResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
@@ -2810,7 +3456,7 @@ func file_bursar_v1_host_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_bursar_v1_host_proto_goTypes = []any{
 	(HostState)(0),                  // 0: bursar.v1.HostState
 	(SyncAction)(0),                 // 1: bursar.v1.SyncAction
@@ -2820,123 +3466,146 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*RegisterRequest)(nil),         // 5: bursar.v1.RegisterRequest
 	(*RegisterResponse)(nil),        // 6: bursar.v1.RegisterResponse
 	(*SyncRequest)(nil),             // 7: bursar.v1.SyncRequest
-	(*ClusterIdentity)(nil),         // 8: bursar.v1.ClusterIdentity
-	(*EngineReport)(nil),            // 9: bursar.v1.EngineReport
-	(*EngineEnd)(nil),               // 10: bursar.v1.EngineEnd
-	(*Veto)(nil),                    // 11: bursar.v1.Veto
-	(*SyncResponse)(nil),            // 12: bursar.v1.SyncResponse
-	(*StopOrder)(nil),               // 13: bursar.v1.StopOrder
-	(*DeregisterRequest)(nil),       // 14: bursar.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),      // 15: bursar.v1.DeregisterResponse
-	(*HostServiceGetRequest)(nil),   // 16: bursar.v1.HostServiceGetRequest
-	(*HostServiceGetResponse)(nil),  // 17: bursar.v1.HostServiceGetResponse
-	(*HostServiceListRequest)(nil),  // 18: bursar.v1.HostServiceListRequest
-	(*HostServiceListResponse)(nil), // 19: bursar.v1.HostServiceListResponse
-	(*CordonRequest)(nil),           // 20: bursar.v1.CordonRequest
-	(*CordonResponse)(nil),          // 21: bursar.v1.CordonResponse
-	(*UncordonRequest)(nil),         // 22: bursar.v1.UncordonRequest
-	(*UncordonResponse)(nil),        // 23: bursar.v1.UncordonResponse
-	(*DrainRequest)(nil),            // 24: bursar.v1.DrainRequest
-	(*DrainResponse)(nil),           // 25: bursar.v1.DrainResponse
-	(*AcceptRequest)(nil),           // 26: bursar.v1.AcceptRequest
-	(*AcceptResponse)(nil),          // 27: bursar.v1.AcceptResponse
-	nil,                             // 28: bursar.v1.Host.LabelsEntry
-	nil,                             // 29: bursar.v1.HostSample.DegradedEntry
-	nil,                             // 30: bursar.v1.RegisterRequest.LabelsEntry
-	nil,                             // 31: bursar.v1.HostServiceListRequest.LabelsEntry
-	(*Account)(nil),                 // 32: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
-	(*Resource)(nil),                // 34: bursar.v1.Resource
-	(*durationpb.Duration)(nil),     // 35: google.protobuf.Duration
-	(*Allocation)(nil),              // 36: bursar.v1.Allocation
-	(*OverUse)(nil),                 // 37: bursar.v1.OverUse
-	(*LeaderEnd)(nil),               // 38: bursar.v1.LeaderEnd
-	(*Incident)(nil),                // 39: bursar.v1.Incident
-	(*OverUseRule)(nil),             // 40: bursar.v1.OverUseRule
-	(PeakSource)(0),                 // 41: bursar.v1.PeakSource
-	(Phase)(0),                      // 42: bursar.v1.Phase
-	(*ExitStatus)(nil),              // 43: bursar.v1.ExitStatus
+	(*AttachRequest)(nil),           // 8: bursar.v1.AttachRequest
+	(*AttachResponse)(nil),          // 9: bursar.v1.AttachResponse
+	(*LaunchOrder)(nil),             // 10: bursar.v1.LaunchOrder
+	(*LaunchSecrets)(nil),           // 11: bursar.v1.LaunchSecrets
+	(*AnswerRequest)(nil),           // 12: bursar.v1.AnswerRequest
+	(*LaunchStarted)(nil),           // 13: bursar.v1.LaunchStarted
+	(*LaunchBegun)(nil),             // 14: bursar.v1.LaunchBegun
+	(*LaunchFailed)(nil),            // 15: bursar.v1.LaunchFailed
+	(*AnswerResponse)(nil),          // 16: bursar.v1.AnswerResponse
+	(*ClusterIdentity)(nil),         // 17: bursar.v1.ClusterIdentity
+	(*EngineReport)(nil),            // 18: bursar.v1.EngineReport
+	(*EngineEnd)(nil),               // 19: bursar.v1.EngineEnd
+	(*Veto)(nil),                    // 20: bursar.v1.Veto
+	(*SyncResponse)(nil),            // 21: bursar.v1.SyncResponse
+	(*StopOrder)(nil),               // 22: bursar.v1.StopOrder
+	(*DeregisterRequest)(nil),       // 23: bursar.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),      // 24: bursar.v1.DeregisterResponse
+	(*HostServiceGetRequest)(nil),   // 25: bursar.v1.HostServiceGetRequest
+	(*HostServiceGetResponse)(nil),  // 26: bursar.v1.HostServiceGetResponse
+	(*HostServiceListRequest)(nil),  // 27: bursar.v1.HostServiceListRequest
+	(*HostServiceListResponse)(nil), // 28: bursar.v1.HostServiceListResponse
+	(*CordonRequest)(nil),           // 29: bursar.v1.CordonRequest
+	(*CordonResponse)(nil),          // 30: bursar.v1.CordonResponse
+	(*UncordonRequest)(nil),         // 31: bursar.v1.UncordonRequest
+	(*UncordonResponse)(nil),        // 32: bursar.v1.UncordonResponse
+	(*DrainRequest)(nil),            // 33: bursar.v1.DrainRequest
+	(*DrainResponse)(nil),           // 34: bursar.v1.DrainResponse
+	(*AcceptRequest)(nil),           // 35: bursar.v1.AcceptRequest
+	(*AcceptResponse)(nil),          // 36: bursar.v1.AcceptResponse
+	nil,                             // 37: bursar.v1.Host.LabelsEntry
+	nil,                             // 38: bursar.v1.HostSample.DegradedEntry
+	nil,                             // 39: bursar.v1.RegisterRequest.LabelsEntry
+	nil,                             // 40: bursar.v1.LaunchSecrets.VariablesEntry
+	nil,                             // 41: bursar.v1.HostServiceListRequest.LabelsEntry
+	(*Account)(nil),                 // 42: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(*Resource)(nil),                // 44: bursar.v1.Resource
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*Process)(nil),                 // 46: bursar.v1.Process
+	(*Allocation)(nil),              // 47: bursar.v1.Allocation
+	(*OverUse)(nil),                 // 48: bursar.v1.OverUse
+	(*LeaderEnd)(nil),               // 49: bursar.v1.LeaderEnd
+	(*Incident)(nil),                // 50: bursar.v1.Incident
+	(*OverUseRule)(nil),             // 51: bursar.v1.OverUseRule
+	(PeakSource)(0),                 // 52: bursar.v1.PeakSource
+	(Phase)(0),                      // 53: bursar.v1.Phase
+	(*ExitStatus)(nil),              // 54: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
-	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
+	37, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
 	0,  // 1: bursar.v1.Host.state:type_name -> bursar.v1.HostState
-	32, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
+	42, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
 	3,  // 3: bursar.v1.Host.sample:type_name -> bursar.v1.HostSample
-	33, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
-	33, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
-	34, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	33, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
-	33, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	29, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	43, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
+	43, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
+	44, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
+	43, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
+	43, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	38, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
 	4,  // 10: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	30, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	34, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	34, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	35, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	35, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	39, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	44, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	44, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	45, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	45, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
 	3,  // 16: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	9,  // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	10, // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	11, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	34, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	8,  // 21: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
-	34, // 22: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	36, // 23: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	37, // 24: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	34, // 25: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	38, // 26: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
-	39, // 27: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
-	40, // 28: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
-	41, // 29: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
-	35, // 30: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
-	42, // 31: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
-	33, // 32: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	43, // 33: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 34: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 35: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	38, // 36: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	39, // 37: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
-	41, // 38: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
-	35, // 39: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
-	36, // 40: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 41: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 42: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 43: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 44: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 45: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 46: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 47: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 48: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 49: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	35, // 50: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 51: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 52: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 53: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 54: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 55: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 56: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 57: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 58: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 59: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 60: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 61: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 62: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 63: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 64: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 65: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 66: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 67: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 68: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 69: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 70: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 71: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 72: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 73: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	65, // [65:74] is the sub-list for method output_type
-	56, // [56:65] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	18, // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	19, // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	20, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	44, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	17, // 21: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
+	10, // 22: bursar.v1.AttachResponse.launch:type_name -> bursar.v1.LaunchOrder
+	22, // 23: bursar.v1.AttachResponse.stop:type_name -> bursar.v1.StopOrder
+	40, // 24: bursar.v1.LaunchSecrets.variables:type_name -> bursar.v1.LaunchSecrets.VariablesEntry
+	13, // 25: bursar.v1.AnswerRequest.started:type_name -> bursar.v1.LaunchStarted
+	14, // 26: bursar.v1.AnswerRequest.begun:type_name -> bursar.v1.LaunchBegun
+	15, // 27: bursar.v1.AnswerRequest.failed:type_name -> bursar.v1.LaunchFailed
+	46, // 28: bursar.v1.LaunchStarted.process:type_name -> bursar.v1.Process
+	47, // 29: bursar.v1.AnswerResponse.allocation:type_name -> bursar.v1.Allocation
+	44, // 30: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	47, // 31: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	48, // 32: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	44, // 33: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	49, // 34: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
+	50, // 35: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
+	51, // 36: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
+	52, // 37: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
+	45, // 38: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
+	53, // 39: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
+	43, // 40: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	54, // 41: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	44, // 42: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	44, // 43: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	49, // 44: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	50, // 45: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	52, // 46: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
+	45, // 47: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
+	47, // 48: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	22, // 49: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	45, // 50: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 51: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	45, // 52: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	45, // 53: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 54: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	41, // 55: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 56: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 57: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	45, // 58: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 59: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 60: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	45, // 61: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 62: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	47, // 63: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 64: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 65: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	23, // 66: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	25, // 67: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	27, // 68: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	29, // 69: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	31, // 70: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	33, // 71: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	8,  // 72: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
+	12, // 73: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
+	35, // 74: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 75: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	21, // 76: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	24, // 77: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	26, // 78: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	28, // 79: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	30, // 80: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	32, // 81: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	34, // 82: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	9,  // 83: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
+	16, // 84: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
+	36, // 85: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	75, // [75:86] is the sub-list for method output_type
+	64, // [64:75] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
@@ -2949,13 +3618,22 @@ func file_bursar_v1_host_proto_init() {
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_host_proto_msgTypes[0].OneofWrappers = []any{}
 	file_bursar_v1_host_proto_msgTypes[1].OneofWrappers = []any{}
+	file_bursar_v1_host_proto_msgTypes[7].OneofWrappers = []any{
+		(*AttachResponse_Launch)(nil),
+		(*AttachResponse_Stop)(nil),
+	}
+	file_bursar_v1_host_proto_msgTypes[10].OneofWrappers = []any{
+		(*AnswerRequest_Started)(nil),
+		(*AnswerRequest_Begun)(nil),
+		(*AnswerRequest_Failed)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_host_proto_rawDesc), len(file_bursar_v1_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,6 +1,7 @@
-// Command manual writes the manual pages of files and of the keeper: bursar-agent.yaml(5),
-// bursar-coordinator.yaml(5) and bursar-keeper(8). The program itself writes those of commands.
-// Their date is SOURCE_DATE_EPOCH.
+// Command manual writes the manual pages of files, bursar-agent.yaml(5) and
+// bursar-coordinator.yaml(5), and of the programs next to bursar: bursar-keeper(8) and
+// bursar-linkis-check(1), with the completions of the latter. The program bursar writes the pages
+// of its commands. Their date is SOURCE_DATE_EPOCH.
 package main
 
 import (
@@ -13,15 +14,21 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/cmd/manpage"
+	"github.com/bursar/bursar/integrations/linkis/check/command"
 	"github.com/bursar/bursar/test/docs"
 )
 
 func main() {
 	root := flag.String("root", ".", "the root of the tree")
 	out := flag.String("out", "", "where the pages go")
+	completion := flag.String("completion", "", "where the completions of bursar-linkis-check go, a file for each shell")
 	version := flag.String("version", "devel", "what they are about")
 	flag.Parse()
-	if err := write(*root, *out, *version); err != nil {
+	err := write(*root, *out, *version)
+	if err == nil && *completion != "" {
+		err = writeCompletions(*completion)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -37,7 +44,7 @@ func write(root, out, version string) error {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	pages := map[string]*manpage.Page{"bursar-keeper.8": keeper(source, date)}
+	pages := map[string]*manpage.Page{"bursar-keeper.8": keeper(source, date), command.Name + ".1": linkisCheck(version, source, date)}
 	for _, p := range programs {
 		pages["bursar-"+p.Name+".yaml.5"] = configuration(p, source, date)
 	}

@@ -776,11 +776,65 @@ func (x *RefusalRecord) GetVersion() string {
 	return ""
 }
 
+// LaunchRecord is what an agent executes for an allocation whose engine has not begun.
+type LaunchRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *v1.LaunchSpec         `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The names of further variables, whose values only the attached caller has.
+	Secrets       []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchRecord) Reset() {
+	*x = LaunchRecord{}
+	mi := &file_bursar_store_v1_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchRecord) ProtoMessage() {}
+
+func (x *LaunchRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_store_v1_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchRecord.ProtoReflect.Descriptor instead.
+func (*LaunchRecord) Descriptor() ([]byte, []int) {
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LaunchRecord) GetSpec() *v1.LaunchSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *LaunchRecord) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 var File_bursar_store_v1_record_proto protoreflect.FileDescriptor
 
 const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1cbursar/store/v1/record.proto\x12\x0fbursar.store.v1\x1a\x1abursar/v1/allocation.proto\x1a\x15bursar/v1/queue.proto\x1a\x15bursar/v1/quota.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x1cbursar/store/v1/record.proto\x12\x0fbursar.store.v1\x1a\x1abursar/v1/allocation.proto\x1a\x16bursar/v1/engine.proto\x1a\x15bursar/v1/queue.proto\x1a\x15bursar/v1/quota.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\x10AllocationRecord\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -865,7 +919,10 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tprocedure\x18\x03 \x01(\tR\tprocedure\x12\x16\n" +
 	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x14\n" +
 	"\x05cause\x18\x05 \x01(\tR\x05cause\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversionB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
+	"\aversion\x18\x06 \x01(\tR\aversion\"S\n" +
+	"\fLaunchRecord\x12)\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.bursar.v1.LaunchSpecR\x04spec\x12\x18\n" +
+	"\asecrets\x18\x02 \x03(\tR\asecretsB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
 
 var (
 	file_bursar_store_v1_record_proto_rawDescOnce sync.Once
@@ -879,7 +936,7 @@ func file_bursar_store_v1_record_proto_rawDescGZIP() []byte {
 	return file_bursar_store_v1_record_proto_rawDescData
 }
 
-var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*AllocationRecord)(nil),      // 0: bursar.store.v1.AllocationRecord
 	(*HostRecord)(nil),            // 1: bursar.store.v1.HostRecord
@@ -887,53 +944,56 @@ var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*QuotaRecord)(nil),           // 3: bursar.store.v1.QuotaRecord
 	(*ProviderRecord)(nil),        // 4: bursar.store.v1.ProviderRecord
 	(*RefusalRecord)(nil),         // 5: bursar.store.v1.RefusalRecord
-	nil,                           // 6: bursar.store.v1.HostRecord.LabelsEntry
-	(*v1.Allocation)(nil),         // 7: bursar.v1.Allocation
-	(*v1.HostWishes)(nil),         // 8: bursar.v1.HostWishes
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*v1.Resource)(nil),           // 11: bursar.v1.Resource
-	(*v1.Claim)(nil),              // 12: bursar.v1.Claim
-	(*v1.LeaderEnd)(nil),          // 13: bursar.v1.LeaderEnd
-	(v1.PeakSource)(0),            // 14: bursar.v1.PeakSource
-	(*v1.Incident)(nil),           // 15: bursar.v1.Incident
-	(v1.Phase)(0),                 // 16: bursar.v1.Phase
-	(*v1.Launch)(nil),             // 17: bursar.v1.Launch
-	(*v1.Quota)(nil),              // 18: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 19: bursar.v1.Provider
+	(*LaunchRecord)(nil),          // 6: bursar.store.v1.LaunchRecord
+	nil,                           // 7: bursar.store.v1.HostRecord.LabelsEntry
+	(*v1.Allocation)(nil),         // 8: bursar.v1.Allocation
+	(*v1.HostWishes)(nil),         // 9: bursar.v1.HostWishes
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*v1.Resource)(nil),           // 12: bursar.v1.Resource
+	(*v1.Claim)(nil),              // 13: bursar.v1.Claim
+	(*v1.LeaderEnd)(nil),          // 14: bursar.v1.LeaderEnd
+	(v1.PeakSource)(0),            // 15: bursar.v1.PeakSource
+	(*v1.Incident)(nil),           // 16: bursar.v1.Incident
+	(v1.Phase)(0),                 // 17: bursar.v1.Phase
+	(*v1.Launch)(nil),             // 18: bursar.v1.Launch
+	(*v1.Quota)(nil),              // 19: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 20: bursar.v1.Provider
+	(*v1.LaunchSpec)(nil),         // 21: bursar.v1.LaunchSpec
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
-	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
-	8,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
-	9,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
-	9,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
-	10, // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
-	10, // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
-	9,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
-	6,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
-	11, // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
-	11, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
-	10, // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
-	10, // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
-	11, // 12: bursar.store.v1.Additions.measured:type_name -> bursar.v1.Resource
-	11, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
-	12, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
-	13, // 15: bursar.store.v1.Additions.leader_end:type_name -> bursar.v1.LeaderEnd
-	14, // 16: bursar.store.v1.Additions.measured_peak_source:type_name -> bursar.v1.PeakSource
-	9,  // 17: bursar.store.v1.Additions.cpu_time:type_name -> google.protobuf.Duration
-	10, // 18: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
-	15, // 19: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
-	16, // 20: bursar.store.v1.Additions.phase:type_name -> bursar.v1.Phase
-	10, // 21: bursar.store.v1.Additions.phase_time:type_name -> google.protobuf.Timestamp
-	17, // 22: bursar.store.v1.Additions.launch:type_name -> bursar.v1.Launch
-	18, // 23: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	19, // 24: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 25: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	8,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
+	9,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
+	10, // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
+	10, // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
+	11, // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
+	11, // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
+	10, // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
+	7,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
+	12, // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
+	12, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
+	11, // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
+	11, // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
+	12, // 12: bursar.store.v1.Additions.measured:type_name -> bursar.v1.Resource
+	12, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
+	13, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
+	14, // 15: bursar.store.v1.Additions.leader_end:type_name -> bursar.v1.LeaderEnd
+	15, // 16: bursar.store.v1.Additions.measured_peak_source:type_name -> bursar.v1.PeakSource
+	10, // 17: bursar.store.v1.Additions.cpu_time:type_name -> google.protobuf.Duration
+	11, // 18: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
+	16, // 19: bursar.store.v1.Additions.incidents:type_name -> bursar.v1.Incident
+	17, // 20: bursar.store.v1.Additions.phase:type_name -> bursar.v1.Phase
+	11, // 21: bursar.store.v1.Additions.phase_time:type_name -> google.protobuf.Timestamp
+	18, // 22: bursar.store.v1.Additions.launch:type_name -> bursar.v1.Launch
+	19, // 23: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	20, // 24: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	11, // 25: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	21, // 26: bursar.store.v1.LaunchRecord.spec:type_name -> bursar.v1.LaunchSpec
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }
@@ -947,7 +1007,7 @@ func file_bursar_store_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_store_v1_record_proto_rawDesc), len(file_bursar_store_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,12 +33,32 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// EngineServiceStartProcedure is the fully-qualified name of the EngineService's Start RPC.
+	EngineServiceStartProcedure = "/bursar.v1.EngineService/Start"
+	// EngineServiceWaitProcedure is the fully-qualified name of the EngineService's Wait RPC.
+	EngineServiceWaitProcedure = "/bursar.v1.EngineService/Wait"
 	// EngineServiceLaunchProcedure is the fully-qualified name of the EngineService's Launch RPC.
 	EngineServiceLaunchProcedure = "/bursar.v1.EngineService/Launch"
 )
 
 // EngineServiceClient is a client for the bursar.v1.EngineService service.
 type EngineServiceClient interface {
+	// Start makes a request, has the agent of the granted host launch the engine, and answers when the
+	// engine can be used: it runs and, if the request has a readiness, is ready. It is one call for
+	// Allocate, Launch and Confirm. The engine's allocation is as of any other.
+	//
+	// A caller repeats a call that was lost, under the same request_id, and gets the same engine. The
+	// engine begins at most once, and once more for each retry. The coordinator tries another host if
+	// the engine could not begin on one. Without request.async the caller has to wait for the answer,
+	// or repeat the call within 10 s: otherwise a request that was not granted yet is canceled.
+	//
+	// Errors: as for Allocate. PERMISSION_DENIED: the caller may not launch as that account.
+	// FAILED_PRECONDITION, with the Allocation as detail: the engine has ended, or was not ready in
+	// time; Launch.tries says what happened on each host. UNIMPLEMENTED: an older coordinator leads.
+	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
+	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
+	// engine from one try to the next.
+	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
 	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
@@ -62,6 +82,18 @@ func NewEngineServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 	baseURL = strings.TrimRight(baseURL, "/")
 	engineServiceMethods := v1.File_bursar_v1_engine_proto.Services().ByName("EngineService").Methods()
 	return &engineServiceClient{
+		start: connect.NewClient[v1.StartRequest, v1.StartResponse](
+			httpClient,
+			baseURL+EngineServiceStartProcedure,
+			connect.WithSchema(engineServiceMethods.ByName("Start")),
+			connect.WithClientOptions(opts...),
+		),
+		wait: connect.NewClient[v1.WaitRequest, v1.WaitResponse](
+			httpClient,
+			baseURL+EngineServiceWaitProcedure,
+			connect.WithSchema(engineServiceMethods.ByName("Wait")),
+			connect.WithClientOptions(opts...),
+		),
 		launch: connect.NewClient[v1.LaunchRequest, v1.LaunchResponse](
 			httpClient,
 			baseURL+EngineServiceLaunchProcedure,
@@ -73,7 +105,27 @@ func NewEngineServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // engineServiceClient implements EngineServiceClient.
 type engineServiceClient struct {
+	start  *connect.Client[v1.StartRequest, v1.StartResponse]
+	wait   *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	launch *connect.Client[v1.LaunchRequest, v1.LaunchResponse]
+}
+
+// Start calls bursar.v1.EngineService.Start.
+func (c *engineServiceClient) Start(ctx context.Context, req *v1.StartRequest) (*v1.StartResponse, error) {
+	response, err := c.start.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Wait calls bursar.v1.EngineService.Wait.
+func (c *engineServiceClient) Wait(ctx context.Context, req *v1.WaitRequest) (*v1.WaitResponse, error) {
+	response, err := c.wait.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Launch calls bursar.v1.EngineService.Launch.
@@ -87,6 +139,22 @@ func (c *engineServiceClient) Launch(ctx context.Context, req *v1.LaunchRequest)
 
 // EngineServiceHandler is an implementation of the bursar.v1.EngineService service.
 type EngineServiceHandler interface {
+	// Start makes a request, has the agent of the granted host launch the engine, and answers when the
+	// engine can be used: it runs and, if the request has a readiness, is ready. It is one call for
+	// Allocate, Launch and Confirm. The engine's allocation is as of any other.
+	//
+	// A caller repeats a call that was lost, under the same request_id, and gets the same engine. The
+	// engine begins at most once, and once more for each retry. The coordinator tries another host if
+	// the engine could not begin on one. Without request.async the caller has to wait for the answer,
+	// or repeat the call within 10 s: otherwise a request that was not granted yet is canceled.
+	//
+	// Errors: as for Allocate. PERMISSION_DENIED: the caller may not launch as that account.
+	// FAILED_PRECONDITION, with the Allocation as detail: the engine has ended, or was not ready in
+	// time; Launch.tries says what happened on each host. UNIMPLEMENTED: an older coordinator leads.
+	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
+	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
+	// engine from one try to the next.
+	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
 	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
@@ -106,6 +174,18 @@ type EngineServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewEngineServiceHandler(svc EngineServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	engineServiceMethods := v1.File_bursar_v1_engine_proto.Services().ByName("EngineService").Methods()
+	engineServiceStartHandler := connect.NewUnaryHandlerSimple(
+		EngineServiceStartProcedure,
+		svc.Start,
+		connect.WithSchema(engineServiceMethods.ByName("Start")),
+		connect.WithHandlerOptions(opts...),
+	)
+	engineServiceWaitHandler := connect.NewUnaryHandlerSimple(
+		EngineServiceWaitProcedure,
+		svc.Wait,
+		connect.WithSchema(engineServiceMethods.ByName("Wait")),
+		connect.WithHandlerOptions(opts...),
+	)
 	engineServiceLaunchHandler := connect.NewUnaryHandlerSimple(
 		EngineServiceLaunchProcedure,
 		svc.Launch,
@@ -114,6 +194,10 @@ func NewEngineServiceHandler(svc EngineServiceHandler, opts ...connect.HandlerOp
 	)
 	return "/bursar.v1.EngineService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case EngineServiceStartProcedure:
+			engineServiceStartHandler.ServeHTTP(w, r)
+		case EngineServiceWaitProcedure:
+			engineServiceWaitHandler.ServeHTTP(w, r)
 		case EngineServiceLaunchProcedure:
 			engineServiceLaunchHandler.ServeHTTP(w, r)
 		default:
@@ -124,6 +208,14 @@ func NewEngineServiceHandler(svc EngineServiceHandler, opts ...connect.HandlerOp
 
 // UnimplementedEngineServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedEngineServiceHandler struct{}
+
+func (UnimplementedEngineServiceHandler) Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Start is not implemented"))
+}
+
+func (UnimplementedEngineServiceHandler) Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Wait is not implemented"))
+}
 
 func (UnimplementedEngineServiceHandler) Launch(context.Context, *v1.LaunchRequest) (*v1.LaunchResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Launch is not implemented"))

@@ -49,6 +49,10 @@ const (
 	HostServiceUncordonProcedure = "/bursar.v1.HostService/Uncordon"
 	// HostServiceDrainProcedure is the fully-qualified name of the HostService's Drain RPC.
 	HostServiceDrainProcedure = "/bursar.v1.HostService/Drain"
+	// HostServiceAttachProcedure is the fully-qualified name of the HostService's Attach RPC.
+	HostServiceAttachProcedure = "/bursar.v1.HostService/Attach"
+	// HostServiceAnswerProcedure is the fully-qualified name of the HostService's Answer RPC.
+	HostServiceAnswerProcedure = "/bursar.v1.HostService/Answer"
 	// HostServiceAcceptProcedure is the fully-qualified name of the HostService's Accept RPC.
 	HostServiceAcceptProcedure = "/bursar.v1.HostService/Accept"
 )
@@ -74,6 +78,12 @@ type HostServiceClient interface {
 	// Drain cordons a host and tells its agent, so that its engines can end. Like Cordon it may come
 	// before the host.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
+	// Attach is for the agent of a host, which gets its orders by the stream. A newer stream of the
+	// host ends an older one, and that of a newer incarnation that of an older one. An agent repeats
+	// the call when the stream ends. UNIMPLEMENTED, as from an older coordinator: no order comes.
+	Attach(context.Context, *v1.AttachRequest) (*connect.ServerStreamForClient[v1.AttachResponse], error)
+	// Answer says what became of an order.
+	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
 	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
@@ -140,6 +150,18 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(hostServiceMethods.ByName("Drain")),
 			connect.WithClientOptions(opts...),
 		),
+		attach: connect.NewClient[v1.AttachRequest, v1.AttachResponse](
+			httpClient,
+			baseURL+HostServiceAttachProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("Attach")),
+			connect.WithClientOptions(opts...),
+		),
+		answer: connect.NewClient[v1.AnswerRequest, v1.AnswerResponse](
+			httpClient,
+			baseURL+HostServiceAnswerProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("Answer")),
+			connect.WithClientOptions(opts...),
+		),
 		accept: connect.NewClient[v1.AcceptRequest, v1.AcceptResponse](
 			httpClient,
 			baseURL+HostServiceAcceptProcedure,
@@ -159,6 +181,8 @@ type hostServiceClient struct {
 	cordon     *connect.Client[v1.CordonRequest, v1.CordonResponse]
 	uncordon   *connect.Client[v1.UncordonRequest, v1.UncordonResponse]
 	drain      *connect.Client[v1.DrainRequest, v1.DrainResponse]
+	attach     *connect.Client[v1.AttachRequest, v1.AttachResponse]
+	answer     *connect.Client[v1.AnswerRequest, v1.AnswerResponse]
 	accept     *connect.Client[v1.AcceptRequest, v1.AcceptResponse]
 }
 
@@ -234,6 +258,20 @@ func (c *hostServiceClient) Drain(ctx context.Context, req *v1.DrainRequest) (*v
 	return nil, err
 }
 
+// Attach calls bursar.v1.HostService.Attach.
+func (c *hostServiceClient) Attach(ctx context.Context, req *v1.AttachRequest) (*connect.ServerStreamForClient[v1.AttachResponse], error) {
+	return c.attach.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Answer calls bursar.v1.HostService.Answer.
+func (c *hostServiceClient) Answer(ctx context.Context, req *v1.AnswerRequest) (*v1.AnswerResponse, error) {
+	response, err := c.answer.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Accept calls bursar.v1.HostService.Accept.
 func (c *hostServiceClient) Accept(ctx context.Context, req *v1.AcceptRequest) (*v1.AcceptResponse, error) {
 	response, err := c.accept.CallUnary(ctx, connect.NewRequest(req))
@@ -264,6 +302,12 @@ type HostServiceHandler interface {
 	// Drain cordons a host and tells its agent, so that its engines can end. Like Cordon it may come
 	// before the host.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
+	// Attach is for the agent of a host, which gets its orders by the stream. A newer stream of the
+	// host ends an older one, and that of a newer incarnation that of an older one. An agent repeats
+	// the call when the stream ends. UNIMPLEMENTED, as from an older coordinator: no order comes.
+	Attach(context.Context, *v1.AttachRequest, *connect.ServerStream[v1.AttachResponse]) error
+	// Answer says what became of an order.
+	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
 	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
@@ -326,6 +370,18 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(hostServiceMethods.ByName("Drain")),
 		connect.WithHandlerOptions(opts...),
 	)
+	hostServiceAttachHandler := connect.NewServerStreamHandlerSimple(
+		HostServiceAttachProcedure,
+		svc.Attach,
+		connect.WithSchema(hostServiceMethods.ByName("Attach")),
+		connect.WithHandlerOptions(opts...),
+	)
+	hostServiceAnswerHandler := connect.NewUnaryHandlerSimple(
+		HostServiceAnswerProcedure,
+		svc.Answer,
+		connect.WithSchema(hostServiceMethods.ByName("Answer")),
+		connect.WithHandlerOptions(opts...),
+	)
 	hostServiceAcceptHandler := connect.NewUnaryHandlerSimple(
 		HostServiceAcceptProcedure,
 		svc.Accept,
@@ -350,6 +406,10 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 			hostServiceUncordonHandler.ServeHTTP(w, r)
 		case HostServiceDrainProcedure:
 			hostServiceDrainHandler.ServeHTTP(w, r)
+		case HostServiceAttachProcedure:
+			hostServiceAttachHandler.ServeHTTP(w, r)
+		case HostServiceAnswerProcedure:
+			hostServiceAnswerHandler.ServeHTTP(w, r)
 		case HostServiceAcceptProcedure:
 			hostServiceAcceptHandler.ServeHTTP(w, r)
 		default:
@@ -391,6 +451,14 @@ func (UnimplementedHostServiceHandler) Uncordon(context.Context, *v1.UncordonReq
 
 func (UnimplementedHostServiceHandler) Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Drain is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) Attach(context.Context, *v1.AttachRequest, *connect.ServerStream[v1.AttachResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Attach is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Answer is not implemented"))
 }
 
 func (UnimplementedHostServiceHandler) Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error) {

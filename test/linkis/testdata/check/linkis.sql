@@ -1,4 +1,4 @@
--- What linkis check reads, with the names and types that Linkis 1.8.0 has.
+-- What bursar-linkis-check reads, with the names and types that Linkis 1.8.0 has.
 CREATE DATABASE linkis;
 CREATE USER reader@'%' IDENTIFIED BY 'open-sesame';
 GRANT SELECT ON linkis.* TO reader@'%';
@@ -12,6 +12,7 @@ CREATE TABLE linkis_ps_configuration_config_key (id bigint PRIMARY KEY, `key` va
 CREATE TABLE linkis_ps_configuration_config_value (id bigint PRIMARY KEY, config_key_id bigint, config_value varchar(500), config_label_id int);
 CREATE TABLE linkis_cg_tenant_label_config (id int PRIMARY KEY, user varchar(50), creator varchar(50), tenant_value varchar(128), is_valid varchar(1));
 CREATE TABLE linkis_cg_rm_external_resource_provider (id int PRIMARY KEY, resource_type varchar(32), name varchar(32), config text);
+CREATE TABLE linkis_ps_configuration_across_cluster_rule (id int PRIMARY KEY, cluster_name char(32), creator char(32), username char(32), rules varchar(512), is_valid varchar(2));
 
 INSERT INTO linkis_cg_manager_label VALUES
   (1, 'emInstance', '{"instance":"vm-one:9102","serviceName":"linkis-cg-engineconnmanager"}'),
@@ -42,3 +43,7 @@ INSERT INTO linkis_cg_tenant_label_config VALUES (1, 'bob', 'IDE', 'finance', 'Y
 INSERT INTO linkis_cg_rm_external_resource_provider VALUES
   (1, 'Yarn', 'prod', '{"rmWebAddress":"http://rm-1:8088","authorEnable":true,"user":"hadoop","pwd":"yarn-secret"}'),
   (2, 'Yarn', 'odd', 'no json with yarn-secret');
+INSERT INTO linkis_ps_configuration_across_cluster_rule VALUES
+  (1, 'east', 'IDE', 'alice', '{"queueRule":{"crossQueue":"night"},"priorityClusterRule":{"priorityCluster":"bdp"},"targetClusterRule":{"targetCPUThreshold":"20","targetMemoryThreshold":"40","targetCPUPercentageThreshold":"0.8","targetMemoryPercentageThreshold":"0.8"},"originClusterRule":{},"timeRule":{"startTime":"8","endTime":"20"}}', 'Y'),
+  (2, 'east', 'IDE', 'carol', '{"priorityClusterRule":{"priorityCluster":"bdap"},"originClusterRule":{"originCPUPercentageThreshold":"80","originMemoryPercentageThreshold":"80"}}', 'Y'),
+  (3, 'west', 'IDE', 'eve', 'ended', 'N');

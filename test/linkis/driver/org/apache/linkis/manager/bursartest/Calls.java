@@ -3,6 +3,7 @@ package org.apache.linkis.manager.bursartest;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.am.service.engine.EngineStopService;
 import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
@@ -48,6 +49,7 @@ final class Calls {
     int queueCores = 1;
     long queueMemory = 1L << 30;
     long wait = 60_000;
+    final Map<String, String> properties = new HashMap<>();
   }
 
   private static <L extends Label<?>> L label(Class<L> kind) {
@@ -99,7 +101,7 @@ final class Calls {
 
   private static EngineCreateRequest creation(Request r) {
     EngineCreateRequest request = new EngineCreateRequest();
-    request.setProperties(new HashMap<>());
+    request.setProperties(new HashMap<>(r.properties));
     request.setUser(r.user);
     request.setTimeout(r.wait);
     return request;

@@ -30,6 +30,9 @@ import org.springframework.stereotype.Component;
  */
 @Component
 public class Driver implements ApplicationListener<ApplicationReadyEvent> {
+  /** What begins the name of a parameter that is a property of the request. */
+  private static final String PROPERTY = "property.";
+
   private final ObjectMapper json = new ObjectMapper();
   @Autowired private ResourceManager resources;
   @Autowired private EngineStopService stop;
@@ -126,6 +129,11 @@ public class Driver implements ApplicationListener<ApplicationReadyEvent> {
     r.queueMemory = number(query, "queueMemory", r.queueMemory);
     r.queueCores = (int) number(query, "queueCores", r.queueCores);
     r.wait = number(query, "wait", r.wait);
+    query.forEach((name, value) -> {
+      if (name.startsWith(PROPERTY)) {
+        r.properties.put(name.substring(PROPERTY.length()), value);
+      }
+    });
     return r;
   }
 

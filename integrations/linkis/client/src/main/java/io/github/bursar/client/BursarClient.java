@@ -31,6 +31,7 @@ public final class BursarClient implements AutoCloseable {
   private static final String ALLOCATIONS = "/bursar.v1.AllocationService/";
   private static final String HOSTS = "/bursar.v1.HostService/";
   private static final String QUOTAS = "/bursar.v1.QuotaService/";
+  private static final String QUEUES = "/bursar.v1.QueueService/";
 
   private final Caller caller;
   private final Duration timeout;
@@ -266,6 +267,30 @@ public final class BursarClient implements AutoCloseable {
     ArrayNode a = o.putArray("quotas");
     quotas.forEach(q -> a.add(q.toJson()));
     return caller.read(QUOTAS + "Apply", o, timeout, QuotaChanges::fromJson);
+  }
+
+  /**
+   * A queue of an external cluster, found as a request would find it: by its full path or its last
+   * element; an empty cluster is the default one. INVALID_ARGUMENT: no such cluster is configured.
+   * Empty: the cluster has no such queue.
+   */
+  public Optional<QueueInfo> queue(String kind, String cluster, String path) {
+    ObjectNode o = Json.object().put("kind", kind).put("path", path);
+    Json.putText(o, "cluster", cluster);
+    return orEmpty(() -> caller.read(QUEUES + "Get", o, timeout, n -> QueueInfo.fromJson(n.path("queue"))));
+  }
+
+  /** The clusters that are configured, and whether they can be read. */
+  public List<ProviderInfo> providers() {
+    return caller.read(
+        QUEUES + "ListProviders",
+        Json.object(),
+        timeout,
+        n -> {
+          List<ProviderInfo> list = new ArrayList<>();
+          n.path("providers").forEach(p -> list.add(ProviderInfo.fromJson(p)));
+          return list;
+        });
   }
 
   /**

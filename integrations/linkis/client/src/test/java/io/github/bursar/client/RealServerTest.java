@@ -138,6 +138,14 @@ class RealServerTest {
   }
 
   @Test
+  void aQueueOfAClusterThatIsNotConfiguredIsSaidToBeThat() {
+    assertEquals(List.of(), client.providers());
+    BursarException e = assertThrows(BursarException.class, () -> client.queue("yarn", "", "root.q"));
+    assertEquals(Code.INVALID_ARGUMENT, e.code());
+    assertTrue(e.getMessage().contains("yarn"), e.getMessage());
+  }
+
+  @Test
   void listsHavePagesAndFilters() {
     for (int i = 0; i < 5; i++) {
       client.allocate(request("many", 1).build());

@@ -32,6 +32,7 @@ public final class FakeBursar implements AutoCloseable {
   private final Map<String, ObjectNode> hosts = new LinkedHashMap<>();
   private final List<ObjectNode> quotas = new ArrayList<>();
   private final List<ObjectNode> accounts = new ArrayList<>();
+  private final Map<String, ObjectNode> queues = new LinkedHashMap<>();
   private long revision = 1;
   /** Calls for these ids are PERMISSION_DENIED. */
   public final Set<String> denied = ConcurrentHashMap.newKeySet();
@@ -41,7 +42,13 @@ public final class FakeBursar implements AutoCloseable {
   public volatile boolean down;
   /** What a request would meet. */
   public volatile ObjectNode explanation = JSON.createObjectNode();
-  /** The error of a request. */
+  /** Whether the one cluster, yarn:default, can be read. */
+  public volatile boolean clusterKnown = true;
+  /** The error of a question for a queue; null: it is answered. */
+  public volatile ObjectNode queueError;
+  /** How long the last request would wait, as "5s". */
+  public volatile String waits = "";
+  /** The answer to a request: an error, or an allocation. */
   public volatile ObjectNode refusal = object("{'code':'unimplemented','message':'not in this fake'}");
   /** Every answer takes so long. */
   public volatile Duration delay = Duration.ZERO;
@@ -93,6 +100,24 @@ public final class FakeBursar implements AutoCloseable {
   public synchronized void quota(String rule) {
     quotas.add(object(rule));
     revision++;
+  }
+
+  /** A queue with so much at most, and so much of it used by others, in GiB and cores. */
+  public synchronized void queue(String path, long gibibytes, long cores, long usedGibibytes, long usedCores, String more) {
+    queues.put(
+        path,
+        object("{'kind':'yarn','cluster':'default','path':'" + path + "'" + (more.isEmpty() ? "" : "," + more)
+            + ",'account':{'name':{'kind':'ACCOUNT_KIND_QUEUE'},'limit':" + amount(gibibytes, cores)
+            + ",'usedByOthers':" + amount(usedGibibytes, usedCores) + "}}"));
+  }
+
+  /** What is answered for a queue, to be changed. */
+  public synchronized ObjectNode queues(String path) {
+    return queues.get(path);
+  }
+
+  private static String amount(long gibibytes, long cores) {
+    return "{'memoryBytes':'" + (gibibytes << 30) + "','cpuMillis':'" + cores * 1000 + "'}";
   }
 
   public synchronized void account(String account) {
@@ -148,6 +173,7 @@ public final class FakeBursar implements AutoCloseable {
       case "AllocationService/Explain":
         return explanation;
       case "AllocationService/Allocate":
+        waits = in.path("wait").asText();
         return refusal;
       case "AllocationService/Confirm":
         return object("{'code':'failed_precondition','message':'it cannot be confirmed'}");
@@ -171,6 +197,17 @@ public final class FakeBursar implements AutoCloseable {
         if (to < hosts.size()) {
           out.put("nextPageToken", Integer.toString(to));
         }
+        break;
+      case "QueueService/Get":
+        ObjectNode queue = queues.get(in.path("path").asText());
+        if (queueError != null || queue == null) {
+          return queueError != null ? queueError : object("{'code':'not_found','message':'no such queue'}");
+        }
+        out.set("queue", queue);
+        break;
+      case "QueueService/ListProviders":
+        out.putArray("providers").add(
+            object("{'kind':'yarn','cluster':'default','health':{'state':'STATE_" + (clusterKnown ? "KNOWN" : "UNKNOWN") + "'}}"));
         break;
       case "QuotaService/List":
         quotas.forEach(out.putArray("quotas")::add);

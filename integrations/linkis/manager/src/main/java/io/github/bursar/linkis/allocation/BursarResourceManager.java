@@ -1,5 +1,6 @@
 package io.github.bursar.linkis.allocation;
 
+import io.github.bursar.client.AccountName;
 import io.github.bursar.client.AllocateRequest;
 import io.github.bursar.client.Allocation;
 import io.github.bursar.client.AllocationState;
@@ -8,7 +9,10 @@ import io.github.bursar.client.BursarException;
 import io.github.bursar.client.ConfirmRequest;
 import io.github.bursar.client.Explanation;
 import io.github.bursar.client.HostInfo;
+import io.github.bursar.client.Shortfall;
 import io.github.bursar.linkis.Settings;
+import io.github.bursar.linkis.clusters.AcrossClusterRule;
+import io.github.bursar.linkis.clusters.UnknownQueueException;
 import io.github.bursar.linkis.mapping.LabelMapper;
 import io.github.bursar.linkis.mapping.RefusalMapper;
 import io.github.bursar.linkis.mapping.ResourceMapper;
@@ -16,6 +20,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.common.conf.BDPConfiguration;
 import org.apache.linkis.manager.am.vo.CanCreateECRes;
@@ -25,6 +30,7 @@ import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.entity.resource.Resource;
 import org.apache.linkis.manager.common.exception.RMErrorException;
+import org.apache.linkis.manager.common.exception.RMWarnException;
 import org.apache.linkis.manager.common.protocol.engine.EngineCreateRequest;
 import org.apache.linkis.manager.common.utils.ResourceUtils;
 import org.apache.linkis.manager.label.builder.factory.LabelBuilderFactoryContext;
@@ -165,14 +171,21 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
 
   /**
    * Asks for an engine. It waits as long as its caller, and at most wait.max. A thread of Linkis's
-   * creation pool is held meanwhile, so only some of them wait.
+   * creation pool is held meanwhile, so only some of them wait. A request with a rule for tasks across
+   * clusters does not wait.
    */
   @Override
   public ResultResource requestResource(List<Label<?>> engineLabels, NodeResource resource, EngineCreateRequest request, long wait) {
     RMLabelContainer container = rows.resources.enrichLabels(engineLabels);
     resource.setLockedResource(resource.getMinResource());
     AllocateRequest.Builder asked = asked(container, resource);
-    long millis = Math.min(Math.max(0, wait), settings.waitMax().toMillis());
+    Optional<AcrossClusterRule> rule = rule(container, resource, request);
+    Optional<RMWarnException> broken = rule.flatMap(r -> broken(r, container, asked));
+    if (broken.isPresent()) {
+      return new NotEnoughResource(broken.get().getMessage());
+    }
+    // After a wait the figures that the rule was judged by are old. Its caller asks again.
+    long millis = rule.isPresent() ? 0 : Math.min(Math.max(0, wait), settings.waitMax().toMillis());
     Allocation granted;
     try {
       String user = String.valueOf(asked.build().labels().get("user"));
@@ -193,6 +206,41 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
       throw e;
     }
     return new AvailableResource(granted.id());
+  }
+
+  /** The rule of a task that may run in one of two clusters; empty: it has none. */
+  private static Optional<AcrossClusterRule> rule(RMLabelContainer container, NodeResource resource, EngineCreateRequest request) {
+    try {
+      return AcrossClusterRule.of(container.getLabels(), resource, request);
+    } catch (IllegalArgumentException e) {
+      throw LinkisErrors.wrong("request of an engine: " + e.getMessage());
+    }
+  }
+
+  /** The refusal of a task whose rule is broken; empty: it is not. */
+  private Optional<RMWarnException> broken(AcrossClusterRule rule, RMLabelContainer container, AllocateRequest.Builder asked) {
+    try {
+      return rule.broken(client).map(broken -> shortBefore(rule, container, asked).orElse(broken));
+    } catch (BursarException e) {
+      throw LinkisErrors.of("rule for a task across clusters", e);
+    } catch (UnknownQueueException e) {
+      throw e.passes() ? LinkisErrors.retry(e.getMessage()) : LinkisErrors.wrong(e.getMessage());
+    }
+  }
+
+  /**
+   * What Linkis would name before a broken rule: the ECM, and what the queue has left if the rule is
+   * the target cluster's.
+   */
+  private Optional<RMWarnException> shortBefore(AcrossClusterRule rule, RMLabelContainer container, AllocateRequest.Builder asked) {
+    Explanation said = client.explain(asked.build());
+    List<Shortfall> before = said.shortfalls().stream()
+        .filter(s -> s.account().kind() == AccountName.Kind.HOST || rule.ofTarget() && s.account().kind() == AccountName.Kind.QUEUE)
+        .collect(Collectors.toList());
+    return before.isEmpty()
+        ? Optional.empty()
+        : Optional.of(refusals.refusal(
+            container.getEMInstanceLabel().getInstance(), before, said.verdict() == Explanation.Verdict.NEVER, said.summary()));
   }
 
   private AllocateRequest.Builder asked(RMLabelContainer container, NodeResource resource) {

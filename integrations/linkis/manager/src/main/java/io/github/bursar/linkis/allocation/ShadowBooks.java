@@ -7,11 +7,14 @@ import io.github.bursar.client.BursarClient;
 import io.github.bursar.client.BursarException;
 import io.github.bursar.client.ConfirmRequest;
 import io.github.bursar.client.Explanation;
+import io.github.bursar.linkis.clusters.AcrossClusterRule;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import org.apache.linkis.manager.common.exception.RMWarnException;
 
 /**
  * Keeps in Bursar what stock Linkis grants, and counts where the two differ. Stock's ticket is the
@@ -56,15 +59,24 @@ final class ShadowBooks implements AutoCloseable {
     return report;
   }
 
-  /** Stock granted it. */
-  void granted(String ticket, AllocateRequest.Builder asked) {
+  /** Stock granted it. Its rule for tasks across clusters may be null. It is booked in any case. */
+  void granted(String ticket, AllocateRequest.Builder asked, AcrossClusterRule rule) {
     run(
         ticket,
         () -> {
           AllocateRequest request = asked.requestId(ticket).reservationTtl(reservationTtl).build();
+          Runnable counted = report::bothGrant;
+          try {
+            Optional<RMWarnException> broken = broken(rule);
+            if (broken.isPresent()) {
+              counted = () -> report.stockAloneGrants(request, broken.get().getMessage());
+            }
+          } catch (RuntimeException e) {
+            counted = () -> report.notCompared(e.getMessage());
+          }
           try {
             client.allocate(request);
-            report.bothGrant();
+            counted.run();
           } catch (BursarException e) {
             if (!e.refusal().isPresent()) {
               throw e;
@@ -74,19 +86,23 @@ final class ShadowBooks implements AutoCloseable {
         });
   }
 
-  /** Stock refused it. */
-  void refused(String reason, AllocateRequest.Builder asked) {
+  /** Stock refused it. Its rule for tasks across clusters may be null. */
+  void refused(String reason, AllocateRequest.Builder asked, AcrossClusterRule rule) {
     run(
         String.valueOf(reason),
         () -> {
           AllocateRequest request = asked.build();
-          Explanation said = client.explain(request);
-          if (said.verdict() == Explanation.Verdict.FITS) {
+          Explanation said = broken(rule).isPresent() ? null : client.explain(request);
+          if (said != null && said.verdict() == Explanation.Verdict.FITS) {
             report.bursarAloneGrants(request, reason);
           } else {
             report.bothRefuse();
           }
         });
+  }
+
+  private Optional<RMWarnException> broken(AcrossClusterRule rule) {
+    return rule == null ? Optional.empty() : rule.broken(client);
   }
 
   /** It runs. */

@@ -3,6 +3,7 @@ package io.github.bursar.linkis.allocation;
 import io.github.bursar.client.AllocateRequest;
 import io.github.bursar.client.BursarClient;
 import io.github.bursar.linkis.Settings;
+import io.github.bursar.linkis.clusters.AcrossClusterRule;
 import io.github.bursar.linkis.mapping.LabelMapper;
 import io.github.bursar.linkis.mapping.ResourceMapper;
 import java.util.ArrayList;
@@ -80,15 +81,26 @@ public class ShadowResourceManager extends DefaultResourceManager implements Dis
   public ResultResource requestResource(List<Label<?>> engineLabels, NodeResource resource, EngineCreateRequest request, long wait) {
     // Made before stock decides, for it changes the labels and the resource.
     AllocateRequest.Builder asked = asked(engineLabels, resource);
+    AcrossClusterRule rule = asked == null ? null : rule(engineLabels, resource, request);
     ResultResource stock = super.requestResource(engineLabels, resource, request, wait);
     if (asked != null) {
       if (stock instanceof AvailableResource) {
-        books.granted(((AvailableResource) stock).ticketId(), asked);
+        books.granted(((AvailableResource) stock).ticketId(), asked, rule);
       } else {
-        books.refused(stock instanceof NotEnoughResource ? ((NotEnoughResource) stock).reason() : "", asked);
+        books.refused(stock instanceof NotEnoughResource ? ((NotEnoughResource) stock).reason() : "", asked, rule);
       }
     }
     return stock;
+  }
+
+  /** Null: it has none, or one that stock cannot read either. */
+  private static AcrossClusterRule rule(List<Label<?>> engineLabels, NodeResource resource, EngineCreateRequest request) {
+    try {
+      return AcrossClusterRule.of(engineLabels, resource, request).orElse(null);
+    } catch (RuntimeException e) {
+      log.info("the rule of a task across clusters: {}", e.toString());
+      return null;
+    }
   }
 
   private AllocateRequest.Builder asked(List<Label<?>> engineLabels, NodeResource resource) {

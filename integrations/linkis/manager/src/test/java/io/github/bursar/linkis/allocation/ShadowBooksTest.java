@@ -46,11 +46,11 @@ class ShadowBooksTest {
             // Until the host has measured, Bursar grants nothing.
             return client.explain(asked(64).build()).verdict() == io.github.bursar.client.Explanation.Verdict.FITS;
           });
-      books.granted("ticket-1", asked(64));
+      books.granted("ticket-1", asked(64), null);
       until(() -> report.getBothGrant() == 1);
-      books.granted("ticket-2", asked(64));
+      books.granted("ticket-2", asked(64), null);
       until(() -> report.getStockAloneGrants() == 1);
-      books.refused("why not", asked(64));
+      books.refused("why not", asked(64), null);
       until(() -> report.getBothRefuse() == 1);
       books.used("ticket-1", "h:1", 0);
       until(() -> client.getByRequestId("ticket-1").get().state() == AllocationState.ACTIVE);
@@ -58,7 +58,7 @@ class ShadowBooksTest {
       books.released("ticket-2");
       books.released("ticket-1");
       until(() -> client.getByRequestId("ticket-1").get().state() == AllocationState.RELEASED);
-      books.refused("why not", asked(64));
+      books.refused("why not", asked(64), null);
       until(() -> report.getBursarAloneGrants() == 1);
       assertEquals(0, report.getNotCompared());
       report.publish();
@@ -83,7 +83,7 @@ class ShadowBooksTest {
         ShadowBooks books = new ShadowBooks(client, Duration.ofMinutes(1))) {
       long begin = System.nanoTime();
       for (int i = 0; i < 10_000; i++) {
-        books.granted("ticket-" + i, asked(64));
+        books.granted("ticket-" + i, asked(64), null);
         books.used("ticket-" + i, "h:1", 0);
         books.released("ticket-" + i);
       }

@@ -1,0 +1,90 @@
+package coordinator
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Attach carries orders to a host's agent.
+func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, answers *connect.ServerStream[bursarv1.AttachResponse]) error {
+	if err := isOwnHost(ctx, req.GetHostId(), "take the orders"); err != nil {
+		return err
+	}
+	// Through the loop: a coordinator that does not lead has no orders.
+	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+		h, there := l.Host(req.GetHostId())
+		switch {
+		case !there:
+			return h, &ledger.NotFoundError{What: "host", ID: req.GetHostId()}
+		case req.GetIncarnation() < h.Incarnation:
+			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: req.GetIncarnation(), Have: h.Incarnation}
+		}
+		return h, nil
+	})
+	if err != nil {
+		return err
+	}
+	auth.Parked(ctx)
+	epoch := s.loop.Epoch()
+	return s.hub.Attach(ctx, known.ID, req.GetIncarnation(), commit.KeepAlive, func(order *bursarv1.AttachResponse) error {
+		if order.GetOrder() == nil { // a keep-alive
+			order.Epoch = epoch
+		}
+		return answers.Send(order)
+	})
+}
+
+// Answer takes over what became of an order.
+func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
+	if err := isOwnHost(ctx, req.GetHostId(), "answer the orders"); err != nil {
+		return nil, err
+	}
+	id, err := wire.ParseID("allocation_id", req.GetAllocationId())
+	if err != nil {
+		return nil, err
+	}
+	answer := &bursarv1.AnswerResponse{}
+	switch result := req.GetResult().(type) {
+	case *bursarv1.AnswerRequest_Started:
+		process := wire.ProcessFrom(result.Started.GetProcess())
+		process.Verified, process.Launched = true, true
+		var a ledger.Allocation
+		a, err = s.launcher.Started(ctx, ledger.LaunchStarted{
+			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(), Process: process, Address: result.Started.GetAddress(),
+		})
+		answer.Allocation = wire.AllocationMessage(&a)
+		answer.Allocation.Seal = s.loop.Sealer().Seal(&a)
+	case *bursarv1.AnswerRequest_Begun:
+		err = s.launcher.Begun(ctx, ledger.LaunchBegun{
+			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, LogDirectory: wire.CleanText(result.Begun.GetLogDirectory()),
+		})
+	case *bursarv1.AnswerRequest_Failed:
+		err = s.launcher.Failed(ctx, ledger.LaunchFailed{
+			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
+			Reason: wire.CleanText(result.Failed.GetReason()), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
+		})
+	default:
+		err = wire.FieldError("result", "", "started, begun or failed")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// isOwnHost refuses an agent that speaks for another host than its own.
+func isOwnHost(ctx context.Context, host, what string) error {
+	actor := auth.ActorOf(ctx)
+	if actor.Effective() == identity.Agent && actor.Host != host {
+		return &ledger.DeniedError{Actor: actor.Name, Wanted: what + " of host " + host}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/launches"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/identity"
+	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// engineService serves bursar.v1.EngineService for all hosts. Agents launch the engines.
+type engineService struct {
+	allocations *allocationService
+	launcher    *launches.Launcher
+}
+
+// maxLaunchBytes bounds what is to be executed, encoded: it is a row of the store until then.
+const maxLaunchBytes = 64 << 10
+
+// retryPatience is how long a caller that wants an engine at once waits for a host if the launch has
+// failed on another one.
+const retryPatience = 30 * time.Second
+
+// Launch is served by agents alone.
+func (s *engineService) Launch(context.Context, *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("a coordinator launches no engine on a host: want Start, or Launch of the host's agent"))
+}
+
+// Start makes a request with a launch, and waits until its engine can be used.
+func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (*bursarv1.StartResponse, error) {
+	command, err := s.command(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.allocations.allocate(ctx, req.GetRequest(), &command)
+	if err == nil && command.Async && !result.Ended {
+		return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
+	}
+	release := s.launcher.Hold(command.Actor.Name, command.RequestID, req.GetSecrets())
+	defer release()
+	command.Wait = max(command.Wait, retryPatience) // from now on another try may follow
+	for ; err == nil; result, err = s.allocations.allocate(ctx, req.GetRequest(), &command) {
+		a := result.Allocation
+		if !result.Ended {
+			if a, err = s.launcher.Await(ctx, a.ID, isUsable); err != nil {
+				break
+			}
+			if a.State == ledger.Active {
+				return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&a)}, nil
+			}
+		}
+		again, err := s.isAgain(ctx, &command, &a)
+		switch {
+		case err != nil:
+			return nil, err
+		case !again:
+			return s.ended(ctx, a.ID)
+		}
+	}
+	return nil, err
+}
+
+// isAgain reports whether another try follows: the request waits for another host, or has another
+// allocation.
+func (s *engineService) isAgain(ctx context.Context, command *ledger.AllocateCommand, a *ledger.Allocation) (bool, error) {
+	if a.State == ledger.Waiting {
+		return true, nil
+	}
+	id, err := s.allocations.loop.IDOf(ctx, command.Actor.Name, command.RequestID)
+	return id != 0 && id != a.ID, err
+}
+
+// ended answers for an engine that has ended: it could be used before, or not.
+func (s *engineService) ended(ctx context.Context, id ledger.ID) (*bursarv1.StartResponse, error) {
+	a, err := s.allocations.getEnded(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !wasUsable(&a) {
+		return nil, &startError{a}
+	}
+	return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&a)}, nil
+}
+
+// wasUsable reports whether an engine that has ended had begun and, if its request has a readiness,
+// was ready.
+func wasUsable(a *ledger.Allocation) bool {
+	launch := a.Launch()
+	if launch == nil || a.Confirmed == 0 {
+		return false
+	}
+	begun := launch.LogDirectory != "" || a.Exit != nil
+	return begun && (!launch.Watched || a.Phase() == ledger.Ready)
+}
+
+// startError says that no engine can be used.
+type startError struct{ allocation ledger.Allocation }
+
+func (e *startError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "the engine did not start: allocation %s is %s: %s", e.allocation.ID, e.allocation.State, e.allocation.Reason)
+	if launch := e.allocation.Launch(); launch != nil {
+		for i := range launch.Tries {
+			fmt.Fprintf(&text, "; on host %s: %s", launch.Tries[i].HostID, launch.Tries[i].Reason)
+		}
+	}
+	return text.String()
+}
+
+// isUsable reports whether nothing more is to be waited for: the engine can be used, waits for
+// another host, or has ended.
+func isUsable(a *ledger.Allocation) bool {
+	launch := a.Launch()
+	switch {
+	case a.State == ledger.Reserved:
+		return false
+	case a.State != ledger.Active || launch == nil:
+		return true
+	case launch.Watched:
+		return a.Phase() == ledger.Ready
+	}
+	return launch.Row == 0
+}
+
+// Wait answers when an engine is ready or has ended.
+func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
+	id, err := wire.ParseID("id", req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id.String()}); err != nil {
+		return nil, err // it is unknown, or of another host than the caller's
+	}
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if req.GetTimeout() != nil {
+		waiting, cancel = context.WithTimeout(ctx, wire.DurationFrom(req.GetTimeout()))
+	}
+	defer cancel()
+	for {
+		a, err := s.launcher.Await(waiting, id, func(a *ledger.Allocation) bool { return !a.State.Live() || req.GetReady() && isReady(a) })
+		switch {
+		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+			now, err := s.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id.String()})
+			return &bursarv1.WaitResponse{Allocation: now.GetAllocation(), TimedOut: true}, err
+		case err != nil:
+			return nil, err
+		case a.State.Live():
+			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&a)}, nil
+		}
+		ended, err := s.allocations.getEnded(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		next, err := s.allocations.loop.IDOf(ctx, ended.Caller, ended.RequestID)
+		if err != nil || next == 0 || next == id || ended.Launch() == nil {
+			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&ended)}, err
+		}
+		id = next
+	}
+}
+
+// isReady reports whether an engine can be used, as far as anybody has said what that takes.
+func isReady(a *ledger.Allocation) bool {
+	if a.State != ledger.Active {
+		return false
+	}
+	launch := a.Launch()
+	return a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && (launch == nil || launch.Row == 0)
+}
+
+// command is the ledger's form of a request with a launch.
+func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest) (ledger.AllocateCommand, error) {
+	if err := checkStart(req); err != nil {
+		return ledger.AllocateCommand{}, err
+	}
+	spec := req.GetLaunch()
+	actor := auth.ActorOf(ctx)
+	if !actor.MayLaunchAs(spec.GetAccount()) {
+		return ledger.AllocateCommand{}, &ledger.DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("have engines launched as the account %q (mayLaunch of its identity)", spec.GetAccount())}
+	}
+	request := req.GetRequest()
+	if request.GetRequestId() == "" {
+		request.RequestId = "start-" + rand.Text()
+	}
+	command, err := s.allocations.command(ctx, request)
+	if err != nil {
+		return command, wire.InField("request.", err)
+	}
+	record := &storev1.LaunchRecord{Spec: spec}
+	for name := range req.GetSecrets() {
+		record.Secrets = append(record.Secrets, name)
+	}
+	slices.Sort(record.Secrets)
+	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(record)
+	if err != nil {
+		return command, err
+	}
+	if len(payload) > maxLaunchBytes {
+		return command, wire.FieldError("launch", fmt.Sprintf("%d bytes", len(payload)), fmt.Sprintf("at most %d: a larger script or environment belongs into a file on the hosts", maxLaunchBytes))
+	}
+	command.Launch = &ledger.LaunchRequest{
+		Account: spec.GetAccount(), Program: programOf(spec), Watched: spec.GetReady() != nil, Retries: req.GetRetries(), Spec: payload,
+	}
+	command.RequestHash = wire.RequestHash(command.Labels, &command)
+	return command, nil
+}
+
+// programOf is the name under which people know what is executed.
+func programOf(spec *bursarv1.LaunchSpec) string {
+	if len(spec.GetScript()) > 0 {
+		return "script"
+	}
+	return path.Base(spec.GetCommand()[0])
+}
+
+// checkStart refuses what the rules of the contract cannot say.
+func checkStart(req *bursarv1.StartRequest) error {
+	spec, request := req.GetLaunch(), req.GetRequest()
+	switch {
+	case len(spec.GetCommand()) == 0 && len(spec.GetScript()) == 0:
+		return wire.FieldError("launch.command", "", "a program, or launch.script")
+	case len(spec.GetScript()) == 0 && spec.GetCommand()[0] == "":
+		return wire.FieldError("launch.command[0]", "", "a program")
+	case spec.GetAccount() == identity.RootAccount:
+		return wire.FieldError("launch.account", spec.GetAccount(), "an account other than root: no host launches as root")
+	case req.GetRetries() > 0 && spec.GetReady() == nil:
+		return wire.FieldError("retries", fmt.Sprint(req.GetRetries()), "launch.ready with it: without a readiness nothing tells whether an engine has failed to start")
+	case request.GetAsync() && len(req.GetSecrets()) > 0:
+		return wire.FieldError("request.async", "true", "false with secrets: no coordinator stores them, so their caller has to wait")
+	case request.GetStreamed() != nil:
+		return wire.FieldError("request.streamed", "", "nothing: it is for agents")
+	case request.GetConfirmsProcess():
+		return wire.FieldError("request.confirms_process", "true", "false: the host's agent confirms the engine")
+	}
+	for name := range req.GetSecrets() {
+		if _, twice := spec.GetEnvironment()[name]; twice {
+			return wire.FieldError("secrets["+name+"]", "", "a name that launch.environment does not have")
+		}
+	}
+	return nil
+}

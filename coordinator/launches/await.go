@@ -1,0 +1,56 @@
+package launches
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// errFound ends the following of changes: what was waited for is here.
+var errFound = errors.New("found")
+
+// Await returns an allocation as soon as done says so of it, or it has ended. Of one that ended
+// before the call only the ID is set. The error is that of ctx, or says that the changes cannot be
+// followed: the leadership is over, or the caller has fallen behind.
+func (l *Launcher) Await(ctx context.Context, id ledger.ID, done func(*ledger.Allocation) bool) (ledger.Allocation, error) {
+	var found ledger.Allocation
+	look := func(a *ledger.Allocation) error {
+		if !a.State.Live() || done(a) {
+			found = *a
+			return errFound
+		}
+		return nil
+	}
+	first := true
+	err := l.Loop.Follow(ctx, 0, func(uint64) error {
+		if !first {
+			return nil
+		}
+		first = false // from here on every change comes
+		a := ledger.Allocation{ID: id}
+		if err := l.Loop.Do(ctx, func(book *ledger.Ledger, _ ledger.Instant) {
+			if live, there := book.Get(id); there {
+				a = live
+			}
+		}); err != nil {
+			return err //nolint:wrapcheck // says all
+		}
+		return look(&a)
+	}, func(batch []*commit.Event) error {
+		for _, e := range batch {
+			if e.Allocation == nil || e.Allocation.ID != id {
+				continue
+			}
+			if err := look(e.Allocation); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		return found, nil
+	}
+	return found, err //nolint:wrapcheck // says all
+}

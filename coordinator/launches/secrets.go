@@ -1,0 +1,43 @@
+package launches
+
+import (
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Hold keeps the secrets of a caller's request as long as the caller waits for an answer. They are
+// in memory alone. release forgets them.
+func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (release func()) {
+	if len(secrets) == 0 {
+		return func() {}
+	}
+	key := requestKey{caller, requestID}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secrets[key] = secrets
+	for _, t := range l.pending {
+		if t.allocation.Caller == caller && t.allocation.RequestID == requestID {
+			t.look()
+		}
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.secrets, key)
+	}
+}
+
+// secretsOf returns the values of an allocation's secrets, and whether all of them are here.
+func (l *Launcher) secretsOf(a *ledger.Allocation, names []string) (secrets map[string]string, complete bool) {
+	if len(names) == 0 {
+		return nil, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	secrets = l.secrets[requestKey{a.Caller, a.RequestID}]
+	for _, name := range names {
+		if _, here := secrets[name]; !here {
+			return nil, false
+		}
+	}
+	return secrets, true
+}

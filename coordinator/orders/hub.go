@@ -1,0 +1,152 @@
+// Package orders carries orders to the agents of hosts: a stream to each agent, which the agent
+// opens. It knows no ledger: its caller says what an order is for, and hears from the agent by other
+// calls. Any goroutine may use a Hub.
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// queued is how many orders wait for one agent. An agent takes an order in microseconds, and answers
+// by another call. More than this wait only if the agent reads nothing.
+const queued = 256
+
+// ErrReplaced ends a stream: the agent, or a newer one of the host, has opened another.
+var ErrReplaced = errors.New("the host's agent has opened another stream of orders")
+
+// ErrSlow ends a stream whose agent does not take its orders.
+var ErrSlow = fmt.Errorf("the agent has not taken %d orders: it has to open another stream", queued)
+
+// OldError refuses a stream of an earlier agent than the one that is attached.
+type OldError struct {
+	Host               string
+	Incarnation, Newer uint64
+}
+
+func (e *OldError) Error() string {
+	return fmt.Sprintf("host %s: incarnation %d is older than %d, which is attached", e.Host, e.Incarnation, e.Newer)
+}
+
+// Hub has the streams of this coordinator.
+type Hub struct {
+	// Attached is called when an agent has opened a stream, before anything is sent on it. Nil:
+	// nothing is called.
+	Attached func(host string)
+
+	mu      sync.Mutex
+	streams map[string]*stream // guarded by mu; by host
+}
+
+type stream struct {
+	incarnation uint64
+	orders      chan *bursarv1.AttachResponse
+	over        chan error // has one element once the stream must end: why
+}
+
+// New makes a hub without streams.
+func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
+
+// Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer one comes.
+// send must return when ctx has ended. keepAlive is how often a message without an order is sent if
+// there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an *OldError,
+// that of Cut, of send, or of ctx.
+func (h *Hub) Attach(ctx context.Context, host string, incarnation uint64, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
+	s, err := h.open(host, incarnation)
+	if err != nil {
+		return err
+	}
+	defer h.close(host, s)
+	if err := send(&bursarv1.AttachResponse{}); err != nil {
+		return err
+	}
+	if h.Attached != nil {
+		h.Attached(host)
+	}
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		order := &bursarv1.AttachResponse{}
+		select {
+		case order = <-s.orders:
+		case <-tick.C:
+		case err := <-s.over:
+			return err
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // it is the caller's
+		}
+		if err := send(order); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *Hub) open(host string, incarnation uint64) (*stream, error) {
+	s := &stream{incarnation: incarnation, orders: make(chan *bursarv1.AttachResponse, queued), over: make(chan error, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before := h.streams[host]; before != nil {
+		if before.incarnation > incarnation {
+			return nil, &OldError{host, incarnation, before.incarnation}
+		}
+		before.end(ErrReplaced)
+	}
+	h.streams[host] = s
+	return s, nil
+}
+
+func (h *Hub) close(host string, s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[host] == s {
+		delete(h.streams, host)
+	}
+}
+
+func (s *stream) end(why error) {
+	select {
+	case s.over <- why:
+	default: // it ends already
+	}
+}
+
+// Send gives an order to the agent of a host. It reports whether the agent is attached. Whether the
+// order arrives, the agent says.
+func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.streams[host]
+	if s == nil {
+		return false
+	}
+	select {
+	case s.orders <- order:
+		return true
+	default:
+		s.end(ErrSlow)
+		delete(h.streams, host)
+		return false
+	}
+}
+
+// Len is the number of agents that are attached.
+func (h *Hub) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.streams)
+}
+
+// Cut ends all streams.
+func (h *Hub) Cut(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for host, s := range h.streams {
+		s.end(why)
+		delete(h.streams, host)
+	}
+}
