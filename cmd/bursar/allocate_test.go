@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -88,7 +90,7 @@ func (l *lossy) run(t *testing.T, args ...string) int {
 	}
 	defer nothing.Close()
 	args = slices.Insert(args, 1, "--agent", server.URL, "-m", "1MiB")
-	return execute(t.Context(), args, streams{nothing, nothing, nothing})
+	return execute(t.Context(), args, cmdline.Streams{In: nothing, Out: nothing, Err: nothing})
 }
 
 // Nobody can ask for a request again if only the program knew its id.
@@ -105,7 +107,7 @@ func TestARequestWhoseAnswerWasLostIsCanceledUnlessItCanBeRepeated(t *testing.T)
 		"refused":            {[]string{"allocate"}, nil, []string{"allocate"}},
 	} {
 		l := &lossy{loses: c.loses, busy: []string{"allocate"}}
-		if code := l.run(t, c.args...); code != exitNoResources {
+		if code := l.run(t, c.args...); code != failure.ExitNoResources {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if diff := cmp.Diff(c.want, l.called); diff != "" {
@@ -128,7 +130,7 @@ func TestALaunchWhoseAnswerWasLostIsStopped(t *testing.T) {
 		"refused": {nil, []string{"allocate", "launch", "release"}},
 	} {
 		l := &lossy{loses: c.loses, busy: []string{"launch"}}
-		if code := l.run(t, "run", "--detach", "true"); code != exitNoResources {
+		if code := l.run(t, "run", "--detach", "true"); code != failure.ExitNoResources {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if diff := cmp.Diff(c.want, l.called); diff != "" {

@@ -3,96 +3,50 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/internal/tracing"
-)
-
-// streams are what an invocation reads from and writes to: data to out, everything else to err.
-type streams struct {
-	in, out, err *os.File
-}
-
-// cli is one invocation of the program.
-type cli struct {
-	streams
-
-	// out is streams.out for everything that this program writes itself.
-	out stdout
-
-	// Global flags.
-	addr, agent, output string
-	credentials         credentialFlags
-
-	// begun is set when the command line has been understood. An error before that is a mistake of
-	// the user.
-	begun bool
-	// flags are those of the command that runs; nil before.
-	flags *pflag.FlagSet
-	// clients are those made so far; execute closes them. An error is about the last one.
-	clients []*client.Client
-	// unanswered says that a call is not answered yet, at most once.
-	unanswered sync.Once
-	// byDefault is set if nobody has said where the last one is.
-	byDefault bool
-	// ofAgent is set if the last one is an agent's.
-	ofAgent bool
-	// finders are the functions that end the finders, and finding waits for them, when the command
-	// is done.
-	finders []context.CancelFunc
-	finding sync.WaitGroup
-	// tracing sends the traces of the servers' calls; nil: nowhere.
-	tracing *tracing.Tracing
-	// warnings are what went wrong apart from the calls.
-	warnings warningLog
-}
-
-// Groups of commands in the help text.
-const (
-	groupUse     = "use"
-	groupLook    = "look"
-	groupOperate = "operate"
-	groupServe   = "serve"
+	"github.com/bursar/bursar/internal/cli/access"
+	"github.com/bursar/bursar/internal/cli/allocations"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/engines"
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/hosts"
+	"github.com/bursar/bursar/internal/cli/lookup"
+	"github.com/bursar/bursar/internal/cli/queues"
+	"github.com/bursar/bursar/internal/cli/quotas"
+	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/serve"
+	"github.com/bursar/bursar/internal/cli/servers"
+	"github.com/bursar/bursar/internal/cli/status"
+	"github.com/bursar/bursar/internal/cli/store"
 )
 
 // execute runs one command line and returns the process's exit code.
-func execute(ctx context.Context, args []string, s streams) int {
-	c := newCLI(s)
-	root := c.root() //nolint:contextcheck // each command has its own
+func execute(ctx context.Context, args []string, s cmdline.Streams) int {
+	c := cmdline.New(s, version)
+	c.Execute = execute
+	root := newRoot(c) //nolint:contextcheck // each command has its own
 	root.InitDefaultCompletionCmd(args...)
 	wrapHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
-	if err != nil && !c.begun && saysJSON(args) {
-		c.output = outputJSON // the flag may be behind the mistake
+	if err != nil && !c.Begun && saysJSON(args) {
+		c.Form = render.OutputJSON // the flag may be behind the mistake
 	}
-	if err != nil && !c.begun {
-		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
+	if err != nil && !c.Begun {
+		err = &failure.UsageError{Err: fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
-	for _, cl := range c.clients {
-		cl.Close()
-	}
-	for _, stop := range c.finders {
-		stop()
-	}
-	c.finding.Wait()
-	c.tracing.Close(ctx)
-	err = c.outcome(err)
-	c.report(err)
-	return exitCode(err)
+	c.End(ctx)
+	err = c.Outcome(err)
+	c.Report(err)
+	return failure.ExitCode(err)
 }
 
-func newCLI(s streams) *cli { return &cli{streams: s, out: stdout{file: s.out}} }
-
-func (c *cli) root() *cobra.Command {
+func newRoot(c *cmdline.Invocation) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",
@@ -112,57 +66,41 @@ Try it on this machine:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(c.output); err != nil {
+			if err := checkOutput(c.Form); err != nil {
 				return err
 			}
-			c.begun, c.out.json, c.flags = true, c.output == outputJSON, cmd.Flags()
+			c.Begun, c.Flags = true, cmd.Flags()
 			return nil
 		},
 	}
-	root.SetFlagErrorFunc(flagMistake)
+	root.SetFlagErrorFunc(cmdline.FlagMistake)
 	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asksVersion {
-			return c.printVersion()
+			return printVersion(c.Printer, c.Version)
 		}
 		return cmd.Help()
 	}
-	root.SetOut(&c.out)
-	root.SetErr(harmless{to: c.err})
-	root.AddGroup(
-		&cobra.Group{ID: groupUse, Title: "To run something:"},
-		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
-		&cobra.Group{ID: groupOperate, Title: "To set limits and look after hosts and clusters:"},
-		&cobra.Group{ID: groupServe, Title: "To serve:"},
-	)
+	root.SetOut(c)
+	root.SetErr(render.Harmless{To: c.Err})
+	root.AddGroup(cmdline.Groups()...)
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
-		"(env BURSAR_ADDR, default "+defaultAddr+")")
-	flags.StringVar(&c.agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
-	c.credentials.add(flags)
-	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
+	flags.StringVar(&c.Addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
+		"(env BURSAR_ADDR, default "+servers.DefaultAddr+")")
+	flags.StringVar(&c.Agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+servers.SystemSocket+")")
+	c.Credentials.Add(flags)
+	flags.StringVarP(&c.Form, "output", "o", "table", "table, wide or json")
 
-	for group, commands := range map[string][]*cobra.Command{
-		groupUse: {
-			c.runCommand(), c.allocateCommand(), c.confirmCommand(), c.releaseCommand(), c.cancelCommand(), c.amendCommand(), c.renewCommand(),
-			c.resizeCommand(), c.stopCommand(), c.explainCommand(),
-		},
-		groupLook: {
-			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.queuesCommand(), c.providersCommand(), c.watchCommand(),
-			c.auditCommand(),
-		},
-		groupOperate: {c.quotaCommand(), c.providerCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand(), c.linkisCommand()},
-		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
+	for _, commands := range [][]*cobra.Command{
+		allocations.Commands(c), engines.Commands(c), quotas.Commands(c), hosts.Commands(c), queues.Commands(c), access.Commands(c),
+		store.Commands(c), status.Commands(c), serve.Commands(c), cmdline.InGroup(cmdline.GroupOperate, linkisCommand()),
 	} {
-		for _, command := range commands {
-			command.GroupID = group
-			root.AddCommand(command)
-		}
+		root.AddCommand(commands...)
 	}
-	root.AddCommand(c.versionCommand())
+	root.AddCommand(versionCommand(c))
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
-	c.complete(root)
+	lookup.Complete(c.Connections, root)
 	inOrder(root)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
 	return root
@@ -236,35 +174,10 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("no help about %q; see: bursar help", strings.Join(args, " "))
+				return failure.Usagef("no help about %q; see: bursar help", strings.Join(args, " "))
 			}
 			found.InitDefaultHelpFlag()
 			return found.Help()
 		},
 	}
-}
-
-// family makes a command that only has subcommands.
-func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
-	parent := &cobra.Command{
-		Use: use, Short: short, Long: long,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				meant := ""
-				cmd.SuggestionsMinimumDistance = 2
-				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-					meant = fmt.Sprintf("; did you mean %s %s?", cmd.CommandPath(), near[0])
-				}
-				return usagef("unknown command %q for %q%s; see: %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
-			}
-			return cmd.Help()
-		},
-	}
-	parent.AddCommand(members...)
-	return parent
-}
-
-// printf writes data. If it cannot, the command ends with that error.
-func (c *cli) printf(format string, args ...any) {
-	fmt.Fprintf(&c.out, format, printables(args)...)
 }

@@ -2,22 +2,15 @@ package main
 
 import (
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bursar/bursar/agent"
-	"github.com/bursar/bursar/coordinator"
-	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/providers/exec"
-	"github.com/bursar/bursar/providers/providerfile"
-	"github.com/bursar/bursar/providers/yarn"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
+	c := cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, "test")
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
@@ -33,70 +26,5 @@ func TestEveryCommandTeachesByExample(t *testing.T) {
 			t.Errorf("%s does not check how many arguments it has", cmd.CommandPath())
 		}
 	}
-	look(c.root())
-}
-
-func TestExampleConfigurationsAreRight(t *testing.T) {
-	t.Setenv("BURSAR_COORDINATOR_LIMITS_QUEUE", "100")
-	t.Setenv("BURSAR_AGENT_COORDINATORS", "http://127.0.0.1:7070")
-	var books coordinator.Config
-	loaded, err := loadConfig("../../examples/coordinator.yaml", "", "BURSAR_COORDINATOR", &books)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := books.Validate(); err != nil {
-		t.Error(loaded.explain(err))
-	}
-	if _, err := books.Labels.Compile(); err != nil {
-		t.Error(loaded.explain(err))
-	}
-	if books.Limits.Queue != 100 || books.Labels.Derived[0].Key != "tenant" {
-		t.Errorf("read %+v", books)
-	}
-	var host agent.Config
-	if loaded, err = loadConfig("../../examples/agent.yaml", "", "BURSAR_AGENT", &host); err != nil {
-		t.Fatal(err)
-	}
-	if err := host.Validate(); err != nil {
-		t.Error(loaded.explain(err))
-	}
-	if host.HostID != "vm-1" || host.Capacity["gpu"] != "2" || len(host.Coordinators) != 1 {
-		t.Errorf("read %+v", host)
-	}
-}
-
-func TestExampleProvidersAreRight(t *testing.T) {
-	const name = "../../examples/providers.yaml"
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := providerfile.Parse(name, data, knownKinds())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 4 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" || list[3].GetKind() != "exec" {
-		t.Errorf("read %v", list)
-	}
-}
-
-func TestHelpOfProvidersHasEverySetting(t *testing.T) {
-	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
-	text := c.providerCommand().Long
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
-	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {
-		if !slices.Contains(words, name) {
-			t.Errorf("bursar provider --help does not say what %s is", name)
-		}
-	}
-}
-
-func TestVariablesAreNamedAfterFields(t *testing.T) {
-	for name, want := range map[string]string{
-		"listen": "LISTEN", "dataDir": "DATA_DIR", "reservationTTL": "RESERVATION_TTL", "hostId": "HOST_ID", "syncBytes": "SYNC_BYTES",
-	} {
-		if got := capitals(name); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
-		}
-	}
+	look(newRoot(c))
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -30,19 +31,19 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 		"stop":   {"grace": "--grace", "reason": "--reason"},
 		"status": {"labels[user]": "labels[user]"},
 	} {
-		c := newCLI(streams{})
-		found, _, err := c.root().Find(strings.Fields(command))
+		c := cmdline.New(cmdline.Streams{}, version)
+		found, _, err := newRoot(c).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.flags = found.Flags()
+		c.Flags = found.Flags()
 		for field, want := range fields {
-			if got := c.typedAs(field); got != want {
+			if got := c.TypedAs(field); got != want {
 				t.Errorf("%s: %q is named %q, want %q", command, field, got, want)
 			}
 		}
 	}
-	if got := newCLI(streams{}).typedAs("labels[user]"); got != "labels[user]" {
+	if got := cmdline.New(cmdline.Streams{}, version).TypedAs("labels[user]"); got != "labels[user]" {
 		t.Errorf("without a command: %q", got)
 	}
 }
@@ -80,19 +81,19 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"host accept":   {[]proto.Message{&bursarv1.AcceptRequest{}}, "host_id ids["},
 		"host remove":   {[]proto.Message{&bursarv1.DeregisterRequest{}}, "host_id"},
 	} {
-		cli := newCLI(streams{})
-		found, _, err := cli.root().Find(strings.Fields(command))
+		cli := cmdline.New(cmdline.Streams{}, version)
+		found, _, err := newRoot(cli).Find(strings.Fields(command))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cli.flags = found.Flags()
+		cli.Flags = found.Flags()
 		without := make(map[string]bool)
 		for begin := range strings.FieldsSeq(c.without) {
 			without[begin] = false
 		}
 		for _, request := range c.requests {
 			for _, field := range fieldsOf(request.ProtoReflect().Descriptor(), "") {
-				name := cli.typedAs(field)
+				name := cli.TypedAs(field)
 				if name == field {
 					if !isWithout(without, field) {
 						t.Errorf("%s: %s has no flag", command, field)
@@ -100,7 +101,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 					continue
 				}
 				flag, _, _ := strings.Cut(strings.TrimPrefix(name, "--"), " ")
-				if cli.flags.Lookup(flag) == nil {
+				if cli.Flags.Lookup(flag) == nil {
 					t.Errorf("%s: %s is named %s, and there is no such flag", command, field, name)
 				}
 			}

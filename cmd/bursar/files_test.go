@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // A file to read that is not there ends a command with 66, and with 78 if it is the configuration
@@ -59,7 +62,7 @@ func TestAMissingFileHasItsExitCode(t *testing.T) {
 		if args[0] != "token" { // which calls no server
 			args = append(args, "--addr", "https://127.0.0.1:1")
 		}
-		got := execute(ctx, args, streams{in: os.Stdin, out: said, err: said})
+		got := execute(ctx, args, cmdline.Streams{In: os.Stdin, Out: said, Err: said})
 		text, _ := os.ReadFile(said.Name())
 		if got != want || !strings.Contains(string(text), file) {
 			t.Errorf("bursar %s ends with code %d and says %q: want %d, and the file's name", line, got, text, want)
@@ -67,20 +70,20 @@ func TestAMissingFileHasItsExitCode(t *testing.T) {
 	}
 	for _, file := range []string{"nowhere", "nowhere/file", "file/file", "folder"} {
 		for _, line := range input {
-			run(line, file, exitNoSuchThing)
+			run(line, file, failure.ExitNoSuchThing)
 		}
 		for _, line := range configuration {
-			run(line, file, exitConfig)
+			run(line, file, failure.ExitConfig)
 		}
 	}
 	for _, file := range []string{"file/file", "folder"} {
 		for _, line := range never {
-			run(line, file, exitNoSuchThing)
+			run(line, file, failure.ExitNoSuchThing)
 		}
 	}
 	for _, line := range stores {
-		run(line, "nowhere", exitNoSuchThing)
-		run(line, "nowhere/file", exitNoSuchThing)
+		run(line, "nowhere", failure.ExitNoSuchThing)
+		run(line, "nowhere/file", failure.ExitNoSuchThing)
 	}
 	if made, err := filepath.Glob("*"); err != nil || strings.Join(made, " ") != "file folder" {
 		t.Errorf("there are %q, %v: want nothing new", made, err)

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // A web server that is none of ours is named, with what it answers, and the code is that of a
@@ -23,13 +26,13 @@ func TestAnotherWebServerIsNoCoordinator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code := execute(t.Context(), []string{"hosts", "--addr", server.URL}, streams{in: os.Stdin, out: stderr, err: stderr})
+		code := execute(t.Context(), []string{"hosts", "--addr", server.URL}, cmdline.Streams{In: os.Stdin, Out: stderr, Err: stderr})
 		said, err := os.ReadFile(stderr.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if begin := "bursar: " + server.URL + " answers, but it is no coordinator, or one that is too old for this command: " + want; code != exitUnavailable || !strings.HasPrefix(string(said), begin) {
-			t.Errorf("code %d, %s; want %d and %s", code, said, exitUnavailable, begin)
+		if begin := "bursar: " + server.URL + " answers, but it is no coordinator, or one that is too old for this command: " + want; code != failure.ExitUnavailable || !strings.HasPrefix(string(said), begin) {
+			t.Errorf("code %d, %s; want %d and %s", code, said, failure.ExitUnavailable, begin)
 		}
 	}
 }

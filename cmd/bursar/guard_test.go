@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // A user of the machine prepares a folder in which root then runs a coordinator: no file of root's
@@ -69,7 +71,7 @@ func wantFolderRefused(t *testing.T, args []string, want string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bursar(t), args...)
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitConfig || !strings.Contains(string(out), want) || !strings.Contains(string(out), "--data-dir: ") {
+	if code := cmd.ProcessState.ExitCode(); code != failure.ExitConfig || !strings.Contains(string(out), want) || !strings.Contains(string(out), "--data-dir: ") {
 		t.Errorf("%v: code %d: %s: want %q", args, code, out, want)
 	} else {
 		t.Logf("%s", out)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // tenant is a user of the machine who is no trusted caller. Only root can start processes of
@@ -157,7 +158,7 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 			{"release", target}, {"cancel", target}, {"renew", target}, {"resize", target, "-m", "1MiB"}, {"stop", target}, {"confirm", target, "--pid", pid},
 		} {
 			out, code := mallory.does(args...)
-			if code != exitNotAllowed && code != exitNoSuchThing {
+			if code != failure.ExitNotAllowed && code != failure.ExitNoSuchThing {
 				t.Errorf("%v ended with code %d: %s", args, code, out)
 			}
 		}
@@ -174,7 +175,7 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 		{"run", "--detach", "-m", "8MiB", "-l", "user=" + mallory.own, "--user", "nobody", "--", "true"},
 		{"run", "--detach", "-m", "8MiB", "-l", "user=" + mallory.own, "--user", "0", "--", "true"},
 	} {
-		if out, code := mallory.does(args...); code != exitNotAllowed {
+		if out, code := mallory.does(args...); code != failure.ExitNotAllowed {
 			t.Errorf("%v ended with code %d: %s", args, code, out)
 		}
 	}
@@ -210,7 +211,7 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 		{"quota", "set", "user=*", "--memory", "1MiB"},
 		{"host", "drain", "vm-one"},
 	} {
-		if out, code := mallory.does(append(args, "--addr", address)...); code != exitNotAllowed {
+		if out, code := mallory.does(append(args, "--addr", address)...); code != failure.ExitNotAllowed {
 			t.Errorf("%v ended with code %d: %s", args, code, out)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/render"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -172,7 +173,7 @@ func TestNothingThatAServerSaysMovesTheCursor(t *testing.T) {
 	dir := t.TempDir()
 	writeConfig(t, filepath.Join(dir, "quotas.yaml"), "quotas:\n- {selector: {user: a}, limit: {memory: 1GiB}}\n")
 	calls := printing(dir)
-	commands := leaves(newCLI(streams{}).root())
+	commands := leaves(newRoot(cmdline.New(cmdline.Streams{}, version)))
 	for name := range calls {
 		if !slices.Contains(commands, name) {
 			t.Errorf("there is no command %s", name)
@@ -201,7 +202,7 @@ func TestNothingThatAServerSaysMovesTheCursor(t *testing.T) {
 					for _, stream := range []string{"out", "err"} {
 						text := printed[stream]
 						for line := range strings.SplitSeq(text, "\n") {
-							if plain := strings.ReplaceAll(line, "\t", ""); printable(plain) != plain || strings.HasPrefix(line, "forged") {
+							if plain := strings.ReplaceAll(line, "\t", ""); render.Printable(plain) != plain || strings.HasPrefix(line, "forged") {
 								t.Errorf("std%s: %q", stream, line)
 							}
 						}
@@ -237,7 +238,7 @@ func outputOf(t *testing.T, dir string, args []string) map[string]string {
 	in, out, err := open("in"), open("out"), open("err")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a watch goes on
 	defer cancel()
-	execute(ctx, args, streams{in, out, err})
+	execute(ctx, args, cmdline.Streams{In: in, Out: out, Err: err})
 	for stream, file := range map[string]*os.File{"out": out, "err": err} {
 		text, readErr := os.ReadFile(file.Name())
 		if readErr != nil {
@@ -246,32 +247,4 @@ func outputOf(t *testing.T, dir string, args []string) map[string]string {
 		printed[stream] = string(text)
 	}
 	return printed
-}
-
-func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
-	server := httptest.NewServer(attacker{t, "unavailable"})
-	t.Cleanup(server.Close)
-	cl, err := client.New(server.URL, client.WithoutRetries())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
-	file, err := os.CreateTemp(t.TempDir(), "err")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() })
-	c := newCLI(streams{err: file})
-	c.clients = append(c.clients, cl)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
-	defer cancel()
-	(&waitLine{cli: c, client: cl, requestID: "r", live: true}).follow(ctx)
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := strings.TrimPrefix(string(text), "\r\033[K")
-	if !strings.Contains(line, "forged") || printable(line) != line {
-		t.Errorf("%q", line)
-	}
 }

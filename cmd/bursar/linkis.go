@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/spelling"
 )
 
@@ -14,18 +16,18 @@ import (
 const linkisProgram = "bursar-linkis-check"
 
 // linkisCommand says where `bursar linkis check` went. It is in no help and has no manual page.
-func (c *cli) linkisCommand() *cobra.Command {
-	parent := family("linkis", "Moved: "+linkisProgram+" looks at an Apache Linkis",
+func linkisCommand() *cobra.Command {
+	parent := cmdline.Family("linkis", "Moved: "+linkisProgram+" looks at an Apache Linkis",
 		linkisProgram+" is a program of its own, in the same package: it says what would be\n"+
 			"different if an Apache Linkis ran on Bursar. See "+linkisProgram+" --help.",
-		c.linkisCheckCommand())
+		linkisCheckCommand())
 	parent.Hidden = true
 	return parent
 }
 
 // linkisCheckCommand understands the flags of the program, so that it can name the command line
 // that does the same today.
-func (c *cli) linkisCheckCommand() *cobra.Command {
+func linkisCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check FILE...", Hidden: true,
 		Short:   "Moved to a program of its own: " + linkisProgram,
@@ -33,7 +35,7 @@ func (c *cli) linkisCheckCommand() *cobra.Command {
 		Example: "  " + linkisProgram + " linkis.properties --no-database",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return usagef("bursar linkis check is a program of its own now, in the same package: run: %s", linkisInstead(cmd.Flags(), args))
+			return failure.Usagef("bursar linkis check is a program of its own now, in the same package: run: %s", linkisInstead(cmd.Flags(), args))
 		},
 	}
 	flags := cmd.Flags()

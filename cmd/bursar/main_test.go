@@ -135,7 +135,7 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "none", "agent.sock")) // nobody's, and given up soon
 			env.Setenv("USER", "alice")
 			env.Setenv("GORACE", goRace)
-			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}
+			env.Values[serversKey{}] = &scriptServers{running: make(map[string]*exec.Cmd)}
 			env.Values[yarnKey{}] = newYARN()
 			sockets, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
 			env.Setenv("SOCKETS", sockets)
@@ -166,20 +166,20 @@ func setPublic(env *testscript.Env) error {
 
 type serversKey struct{}
 
-// servers are those that a script has started.
-type servers struct {
+// scriptServers are those that a script has started.
+type scriptServers struct {
 	running map[string]*exec.Cmd
 	printed string // by dev until it was up
 }
 
-func serversOf(ts *testscript.TestScript) *servers {
-	s, _ := ts.Value(serversKey{}).(*servers)
+func serversOf(ts *testscript.TestScript) *scriptServers {
+	s, _ := ts.Value(serversKey{}).(*scriptServers)
 	return s
 }
 
 // start runs bursar until the script ends. It returns when a line of the output matches the last
 // text to wait for.
-func (s *servers) start(ts *testscript.TestScript, name string, args []string, last func(line string) bool) {
+func (s *scriptServers) start(ts *testscript.TestScript, name string, args []string, last func(line string) bool) {
 	path, err := exec.LookPath("bursar")
 	ts.Check(err)
 	cmd := exec.Command(path, args...)
@@ -212,7 +212,7 @@ func (s *servers) start(ts *testscript.TestScript, name string, args []string, l
 }
 
 // stop returns the exit code, -1 if there was none.
-func (s *servers) stop(name string, sig syscall.Signal) int {
+func (s *scriptServers) stop(name string, sig syscall.Signal) int {
 	cmd := s.running[name]
 	if cmd == nil {
 		return -1

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/cmd/manpage"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // The linker sets version.
@@ -25,11 +28,11 @@ var version = "devel"
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: bursar DIRECTORY (built with the tag man)")
-		os.Exit(exitUsage)
+		os.Exit(failure.ExitUsage)
 	}
 	if err := writeManual(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitFailed)
+		os.Exit(failure.ExitFailed)
 	}
 }
 
@@ -44,8 +47,7 @@ func writeManual(dir string) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	c := newCLI(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-	root := c.root()
+	root := newRoot(cmdline.New(cmdline.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, version))
 	for _, sub := range []string{"man", "completion"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
@@ -77,7 +79,7 @@ func writePages(cmd *cobra.Command, dir string, date time.Time) error {
 		synopsis(page, cmd)
 	}
 	page.Heading("DESCRIPTION")
-	page.Text(firstSet(cmd.Long, cmd.Short))
+	page.Text(cmp.Or(cmd.Long, cmd.Short))
 	if section == commandSection {
 		options(page, "OPTIONS", cmd.NonInheritedFlags())
 		options(page, "OPTIONS OF EVERY COMMAND", cmd.InheritedFlags())

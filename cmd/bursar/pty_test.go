@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cli/failure"
 )
 
 // terminal is a pseudo-terminal with a program in its foreground.
@@ -188,7 +190,7 @@ func TestInterruptEndsAWait(t *testing.T) {
 	term.await("waiting: next in line for quota user=alice, which lacks 1 instance;")
 	term.enter("\x03")
 	_ = term.cmd.Wait()
-	if code := term.cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {
+	if code := term.cmd.ProcessState.ExitCode(); code != failure.ExitSignal+int(syscall.SIGINT) {
 		t.Errorf("ended with code %d; the screen is\n%s", code, term.text())
 	}
 	term.await("\x1b[Kwaited")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/failure"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -126,7 +127,7 @@ func TestWhatIsNoSocketIsRefused(t *testing.T) {
 		"several, of no use": {[]*os.File{plain, tcpFile}, "passes on 2 sockets: want one, or one with FileDescriptorName=agent.sock"},
 	} {
 		s := startService(t, nil, test.files, "agent", "--state-dir", dir+"/state", "--socket", dir+"/a.sock")
-		if said := s.fails(exitConfig); !strings.Contains(said, test.want) {
+		if said := s.fails(failure.ExitConfig); !strings.Contains(said, test.want) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}

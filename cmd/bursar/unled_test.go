@@ -13,9 +13,14 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
+
+// leaderTime is how long status waits for the answer of a leader.
+const leaderTime = 5 * time.Second
 
 // unled is a coordinator alone that does not lead, because its store is away.
 type unled struct {
@@ -34,8 +39,8 @@ func (unled) Status(_ context.Context, q *bursarv1.StatusRequest) (*bursarv1.Sta
 func TestStatusWhileNobodyLeadsSaysWhy(t *testing.T) {
 	t.Parallel()
 	code, took, stdout, stderr := statusOf(t, unled{})
-	if code == 0 || took > (leaderPatience+presentPatience)/2 {
-		t.Errorf("exit code %d after %s; want a failure after %s", code, took, leaderPatience)
+	if code == 0 || took > (leaderTime+servers.PresentPatience)/2 {
+		t.Errorf("exit code %d after %s; want a failure after %s", code, took, leaderTime)
 	}
 	for _, want := range []string{"waits for a leader", "v9", "the disk is full"} {
 		if !strings.Contains(stdout, want) {
@@ -86,7 +91,7 @@ func statusOf(t *testing.T, coordinator bursarv1connect.ClusterServiceHandler) (
 		files[i] = f
 	}
 	began := time.Now()
-	code = execute(t.Context(), []string{"status", "--addr", server.URL}, streams{os.Stdin, files[0], files[1]})
+	code = execute(t.Context(), []string{"status", "--addr", server.URL}, cmdline.Streams{In: os.Stdin, Out: files[0], Err: files[1]})
 	took = time.Since(began)
 	var texts [2]string
 	for i, f := range files {

@@ -213,12 +213,12 @@ func yarnResource(v resource.Vector) object {
 func (c *yarnCluster) usedBy(path string) resource.Vector {
 	var sum resource.Sum
 	for p, q := range c.queues {
-		if isBelow(p, path) {
+		if inQueue(p, path) {
 			_ = sum.Add(q.used)
 		}
 	}
 	for _, app := range c.apps {
-		if isBelow(app.queue, path) && app.state == "RUNNING" {
+		if inQueue(app.queue, path) && app.state == "RUNNING" {
 			_ = sum.Add(app.used)
 		}
 	}
@@ -251,7 +251,7 @@ func (c *yarnCluster) below(parent string) object {
 		pending := 0
 		for _, app := range c.apps {
 			switch {
-			case !isBelow(app.queue, path):
+			case !inQueue(app.queue, path):
 			case app.state == "RUNNING":
 				apps++
 			case app.state == "ACCEPTED":
@@ -336,3 +336,6 @@ func (s *yarnServer) application(w http.ResponseWriter, id string) {
 	}
 	writeJSON(w, object{"app": said})
 }
+
+// inQueue reports whether a queue is top, or below it.
+func inQueue(path, top string) bool { return path == top || strings.HasPrefix(path, top+".") }

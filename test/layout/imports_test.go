@@ -40,6 +40,13 @@ func floors() [][]string {
 		{"agent/report"},
 		{"agent/callers"},
 		{"agent"},
+		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds", "internal/cli/storefacts"},
+		{"internal/cli/failure"},
+		{"internal/cli/servers"},
+		{"internal/cli/cmdline"},
+		{"internal/cli/lookup"},
+		{"internal/cli/requests"},
+		{"internal/cli"},
 		{"cmd"},
 		{"integrations"},
 		{"test", "bench", "tools"},
@@ -69,6 +76,21 @@ func topBroken(files tree) []string {
 // strangers are pairs of folders that meet on the wire only, whatever their floors allow.
 func strangers() [][2]string {
 	return [][2]string{{"agent", "coordinator"}}
+}
+
+// noun reports whether a folder has the commands on one noun, such as hosts. Nouns stand next to
+// each other, and share only what stands below all of them.
+func noun(folder string) bool {
+	return strings.HasPrefix(folder, "internal/cli/") && floorOf(folder) == floorOf("internal/cli")
+}
+
+// serving are the packages of servers and of their clients that text for people does without.
+func serving() []string { return []string{"agent", "client", "coordinator"} }
+
+// calls reports whether a package that makes text for people would reach a server by an import. The
+// ledger's values are no server.
+func calls(folder, imported string) bool {
+	return within(folder, []string{"internal/cli/render"}) && within(imported, serving()) && imported != "coordinator/ledger"
 }
 
 // pure are the packages that compute and do nothing else: the same input gives the same output, on
@@ -124,6 +146,10 @@ func floorsBroken(files tree) []string {
 				complaints = append(complaints, fmt.Sprintf("%s imports %s, which stands on a higher floor", s.path, folder))
 			case estranged(s.folder, folder):
 				complaints = append(complaints, fmt.Sprintf("%s imports %s: they meet on the wire only", s.path, folder))
+			case noun(s.folder) && noun(folder) && s.folder != folder:
+				complaints = append(complaints, fmt.Sprintf("%s imports %s: nouns share only what is below them", s.path, folder))
+			case calls(s.folder, folder):
+				complaints = append(complaints, fmt.Sprintf("%s imports %s: text needs no server", s.path, folder))
 			}
 		}
 	}

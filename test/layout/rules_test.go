@@ -54,6 +54,14 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "a noun that knows another", path: "internal/cli/hosts/list.go", content: "// Package hosts lists.\npackage hosts\n\nimport \"" + module + "/internal/cli/queues\"\n",
+			want: []string{"internal/cli/hosts/list.go imports internal/cli/queues: nouns share only what is below them"},
+		},
+		{
+			name: "text that calls", path: "internal/cli/render/text.go", content: "// Package render writes.\npackage render\n\nimport \"" + module + "/client\"\n",
+			want: []string{"internal/cli/render/text.go imports client: text needs no server"},
+		},
+		{
 			name: "weight in a small program", path: "agent/keeper/keep.go",
 			content: "// Package keeper keeps.\npackage keeper\n\nimport (\n\t\"golang.org/x/sys/unix\"\n\t\"net/http\"\n\t\"" + module + "/label\"\n\t\"os\"\n)\n",
 			want: []string{

@@ -1,0 +1,96 @@
+package allocations
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
+	"github.com/bursar/bursar/internal/cli/render"
+	"github.com/bursar/bursar/internal/cli/servers"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func allocationsCommand(c *servers.Connections) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "allocations [ID]",
+		Short: "Who holds or waits for what, next to what is used",
+		Long: `Allocations shows who holds what: what each engine is entitled to, next to what
+its whole process tree really uses. With an id it shows all about one
+allocation, live or ended. With --agent it asks the agent of this host, about
+this host.
+
+With --since or --until it shows those that ended in that time, the latest
+first. Each takes a time in this machine's zone, as tables have it, a day, or
+how long ago that was.
+
+An engine that uses more than it is entitled to is marked. The mark says how
+much more it used when this was noticed, and what its host does about it.`,
+		Example: `  bursar allocations
+  bursar allocations --label user=alice --label 'engineType=*'
+  bursar allocations --state waiting
+  bursar allocations --ended --limit 20
+  bursar allocations --since 2h
+  bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
+  bursar allocations 3f7k
+  bursar allocations -o json | jq -r '.allocations[].id'`,
+		Args:              cmdline.AtMost(1),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
+	}
+	f := lookup.Filter{Labels: cmdline.FilterFlag{}}
+	flags := cmd.Flags()
+	flags.VarP(f.Labels, "label", "l", "only with this label, * for any value; repeatable")
+	flags.Var(cmdline.HostFlag{ID: &f.Host}, "host", "only on this host")
+	flags.StringSliceVar(&f.States, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
+	flags.BoolVar(&f.Ended, "ended", false, "also those that have ended, newest first")
+	flags.Var(&f.Since, "since", "that ended at this time or later: 2027-01-31, '2027-01-31 08:00:00', or 2h for 2 hours ago")
+	flags.Var(&f.Until, "until", "that ended before this time")
+	flags.IntVar(&f.Limit, "limit", 0, "at most this many (default: all that live; 100 of those that have ended)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flag := f.Timed(); flag != "" && len(args) > 0 {
+			return failure.Usagef("%s: means nothing next to an ID: want one of them", flag)
+		}
+		cl, err := c.Either(cmd)
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			id, err := lookup.AllocationID(cmd.Context(), cl, args[0])
+			if err != nil {
+				return err
+			}
+			res, err := cl.Allocations().Get(cmd.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
+			if err != nil {
+				return err
+			}
+			return c.Print(res.GetAllocation(), func() { render.PrintAllocation(c.Printer, res.GetAllocation()) })
+		}
+		all, more, err := f.List(cmd.Context(), cl)
+		if err != nil {
+			return err
+		}
+		if more {
+			return printSome(c.Printer, all, f)
+		}
+		return c.Print(all, func() { render.PrintAllocations(c.Printer, all.GetAllocations(), f.Text()) })
+	}
+	return cmd
+}
+
+// printSome prints a list that is cut off: there are more.
+func printSome(out *render.Printer, some *bursarv1.AllocationServiceListResponse, f lookup.Filter) error {
+	if out.IsJSON() {
+		text, err := render.JSONText(some)
+		if err != nil {
+			return err
+		}
+		return out.PrintJSON(render.WithField(text, "more", []byte("true")))
+	}
+	render.PrintAllocations(out, some.GetAllocations(), f.Text())
+	which := "first"
+	if f.Ended || f.Timed() != "" {
+		which = "latest"
+	}
+	out.Sayf("the %s %d; --limit N shows more", which, len(some.GetAllocations()))
+	return out.Lost()
+}

@@ -1,0 +1,80 @@
+package failure
+
+import (
+	"strings"
+)
+
+// TypedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
+// --label user for labels[user]. A field for which the command has no flag keeps its name.
+func (r *Reporter) TypedAs(field string) string {
+	path := strings.TrimPrefix(field, "request.")
+	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
+		path = path[i+len(": "):]
+	}
+	path = strings.TrimPrefix(strings.TrimPrefix(path, "quota."), "provider.")
+	path, entry, _ := strings.Cut(path, "[")
+	entry, within, _ := strings.Cut(entry, "]")
+	parts := []string{entry, strings.TrimPrefix(within, ".")}
+	group, last, nested := strings.Cut(path, ".")
+	flag := strings.ReplaceAll(path, "_", "-")
+	switch {
+	case nested && (group == "resource" || group == "entitled" || group == "limit"):
+		if flag = flagOfDimension(last); r.Flags != nil && r.Flags.Lookup(flag) == nil {
+			flag, parts = "custom", []string{last}
+		}
+	case nested && group == "guaranteed" && last == "custom":
+		flag = group
+	case group == "guaranteed" && last != "external":
+		flag, parts = group, []string{flagOfDimension(last)}
+	default:
+		if known, ok := flagsOfFields()[path]; ok {
+			flag = known
+		}
+	}
+	if r.Flags == nil || r.Flags.Lookup(flag) == nil {
+		return field
+	}
+	for _, part := range parts {
+		if part != "" && !isNumber(part) {
+			flag += " " + part
+		}
+	}
+	return "--" + flag
+}
+
+// inTyped names the field that a message begins with as the user has typed it.
+func (r *Reporter) inTyped(message string) string {
+	field, rest, found := strings.Cut(message, ": ")
+	name := r.TypedAs(field)
+	switch {
+	case !found || name == field:
+		return message
+	case strings.HasPrefix(rest, `"`): // the value
+		return name + " " + rest
+	}
+	return name + ": " + rest
+}
+
+// flagOfDimension is the flag for a field of a resource. Its name in the API may have the unit.
+func flagOfDimension(field string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(field, "_bytes"), "_millis")
+}
+
+// flagsOfFields are the flags whose names are not those of their fields.
+func flagsOfFields() map[string]string {
+	return map[string]string{
+		"labels": "label", "reservation_ttl": "ttl", "host_id": "host", "states": "state", "after_revision": "after",
+		"ended_since": "since", "ended_before": "until",
+		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
+		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
+		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",
+		"guaranteed.external": "guaranteed-external", "length": "for",
+	}
+}
+
+// InFlags names the fields of a client's configuration by their flags.
+func InFlags(text string) string {
+	return strings.NewReplacer(
+		"tls.ca", "--tls-ca", "tls.cert", "--tls-cert", "tls.key", "--tls-key", "tls.serverName", "--tls-server-name", "tokenFile", "--token-file",
+	).Replace(text)
+}

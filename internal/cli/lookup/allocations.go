@@ -1,0 +1,103 @@
+package lookup
+
+import (
+	"context"
+	"strings"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/render"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Filter select allocations.
+type Filter struct {
+	Labels cmdline.FilterFlag
+	Host   string
+	States []string
+	Ended  bool
+	Since  cmdline.TimeFlag
+	Until  cmdline.TimeFlag
+	Limit  int
+}
+
+// Text is the filter as it was typed; empty without any.
+func (f *Filter) Text() string {
+	return cmdline.FiltersOf(f.Labels.Text(), cmdline.FilterText("--host", f.Host), cmdline.FilterText("--state", f.States...), cmdline.FilterText("--since", f.Since.Text), cmdline.FilterText("--until", f.Until.Text))
+}
+
+// MaxPage is the largest page that the contract allows.
+const MaxPage = 1000
+
+// Timed is the flag that asks for the allocations that ended in a time; empty if none does.
+func (f *Filter) Timed() string {
+	switch {
+	case f.Since.Text != "":
+		return "--since"
+	case f.Until.Text != "":
+		return "--until"
+	}
+	return ""
+}
+
+// List asks for all pages, up to the limit. It reports whether there are more.
+func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.AllocationServiceListResponse, more bool, err error) {
+	most := f.Limit
+	if most == 0 && (f.Ended || f.Timed() != "") {
+		most = 100
+	}
+	if f.Until.Text != "" && !f.Until.Time.After(f.Since.Time) {
+		return nil, false, failure.Usagef("--until %q: want a time after --since %q", f.Until.Text, f.Since.Text)
+	}
+	if most < 0 {
+		return nil, false, failure.Usagef("--limit %d: want a number that is not negative", f.Limit)
+	}
+	req := &bursarv1.AllocationServiceListRequest{Labels: f.Labels, HostId: f.Host, Ended: f.Ended, PageSize: MaxPage, EndedSince: f.Since.Message(), EndedBefore: f.Until.Message()}
+	if most > 0 {
+		req.PageSize = int32(min(most, MaxPage-1) + 1) // one more shows whether there are more
+	}
+	for _, name := range f.States {
+		state, known := bursarv1.AllocationState_value["ALLOCATION_STATE_"+strings.ToUpper(name)]
+		if !known || state == 0 {
+			return nil, false, failure.Usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
+		}
+		if flag := f.Timed(); flag != "" && lives(bursarv1.AllocationState(state)) {
+			return nil, false, failure.Usagef("--state %q: has not ended, and %s shows what has: want released, expired, canceled or lost", name, flag)
+		}
+		req.States = append(req.States, bursarv1.AllocationState(state))
+	}
+	all = &bursarv1.AllocationServiceListResponse{}
+	for page, err := range cl.ListAllocations(ctx, req) {
+		if err != nil {
+			return nil, false, err
+		}
+		all.Allocations = append(all.Allocations, page.GetAllocations()...)
+		all.Revision = page.GetRevision()
+		if most > 0 && len(all.GetAllocations()) > most {
+			all.Allocations = all.Allocations[:most]
+			return all, true, nil
+		}
+	}
+	return all, false, nil
+}
+
+// lives reports whether an allocation in a state has not ended.
+func lives(state bursarv1.AllocationState) bool {
+	switch state {
+	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_RESERVED,
+		bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
+		return true
+	default:
+		return false
+	}
+}
+
+// stateNames lists the states of allocations as they are typed.
+func stateNames() []string {
+	var names []string
+	for n := 1; n < len(bursarv1.AllocationState_name); n++ {
+		names = append(names, render.AllocationState(bursarv1.AllocationState(n)))
+	}
+	return names
+}
