@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Text from others may hold sequences that a terminal acts on: escape sequences, also in C1
+// Text from others may hold bytes that a terminal acts on: escape sequences, also in C1
 // controls, marks that change the order in which a line is shown, and line breaks that make one
 // line look like two. Everything that this program prints goes through one of these: printable for
 // a text that must stay in its line, harmless for all that is written to standard output or

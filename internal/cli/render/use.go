@@ -9,7 +9,7 @@ import (
 )
 
 // MemoryInUse is the memory of measured engines that the kernel cannot take back; nil: not known.
-// Records of older versions have only the sum.
+// Records of older versions only have all memory that the engines held.
 func MemoryInUse(measured *bursarv1.Resource, unreclaimable int64) *int64 {
 	if measured == nil || measured.MemoryBytes == nil || unreclaimable <= 0 {
 		return OrEmpty(measured).MemoryBytes
