@@ -106,7 +106,7 @@ func (f LabelFlag) Set(text string) error {
 	return nil
 }
 
-// FilterFlag adds labels that select what is there: each with one value, or * for any.
+// FilterFlag adds labels that select things: each with one value, or * for any.
 type FilterFlag LabelFlag
 
 func (f FilterFlag) String() string { return "" }
@@ -163,7 +163,7 @@ func (f NamesFlag) Set(text string) error {
 	return nil
 }
 
-// FiltersOf puts together what filters a list; empty without any.
+// FiltersOf puts the filters of a list together; empty without any.
 func FiltersOf(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), " ")
 }

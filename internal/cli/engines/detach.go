@@ -109,7 +109,7 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 }
 
 // runDetached makes the agent start a command when there is room for it. If the start fails, it
-// gives back what was granted.
+// gives the grant back.
 func runDetached(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
 	wanted, err := f.launch("", args)
 	if err != nil {
@@ -155,9 +155,9 @@ func launchEnd(err error) error {
 	return &failure.ExitError{Code: failure.ExitNotFound, Err: err}
 }
 
-// giveBack releases what was granted for a command that was not started. If nobody hears that, the
-// grant expires by itself. If the command may have been started after all, giveBack stops it: an
-// engine that runs must not be released.
+// giveBack releases the grant of a command that was not started. If nobody hears that, the grant
+// expires by itself. If the command may have been started after all, giveBack stops it: an engine
+// that runs must not be released.
 func giveBack(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 	defer cancel()

@@ -186,7 +186,7 @@ func (l *leftovers) tell() {
 	})
 }
 
-// stop ends what is left: SIGTERM, after the grace or another signal SIGKILL.
+// stop ends the processes that are left: SIGTERM, after the grace or another signal SIGKILL.
 func (l *leftovers) stop(deaths <-chan reaper.Death, why string) client.Rested {
 	if why != "" {
 		l.say.Sayf("bursar: stopping the rest; Ctrl-C again kills it at once")
@@ -234,7 +234,8 @@ func (l *leftovers) stopped(why string) client.Rested {
 	return client.Rested{Reason: "stopped: " + why + "; " + l.text()}
 }
 
-// survived leaves what cannot be ended to the agent, which may signal more than its user may.
+// survived leaves processes that it cannot end to the agent, which may signal more than its user
+// may.
 func (l *leftovers) survived() client.Rested {
 	id := l.ended.Allocation.GetId()
 	ctx, cancel := context.WithTimeout(context.Background(), leftAfter)

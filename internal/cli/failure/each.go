@@ -58,7 +58,7 @@ func (r *Reporter) EachID(names []string, resolve func(name string) (id string, 
 	return r.Each(ids, do)
 }
 
-// withoutRepeats leaves out what is in a list a second time.
+// withoutRepeats leaves out the second and later occurrences of a name.
 func withoutRepeats(names []string) (once []string) {
 	for _, name := range names {
 		if !slices.Contains(once, name) {

@@ -183,7 +183,7 @@ func isForeign(err error) bool {
 	return false
 }
 
-// HintedError is an error for which a command knows better what would help than the error itself.
+// HintedError is an error for which a command has a better hint than the error itself.
 type HintedError struct {
 	Err  error
 	Hint string

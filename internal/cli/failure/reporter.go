@@ -81,8 +81,8 @@ func (r *Reporter) describe(out io.Writer, err error) {
 	}
 }
 
-// explainCommandLine is how to ask the server of the last call what it thinks of a request. Explain
-// asks an agent only if it is told to.
+// explainCommandLine is the command line that asks the server of the last call for its view of a
+// request. Explain asks an agent only if it is told to.
 func (r *Reporter) explainCommandLine() string {
 	if r.OfAgent && (r.Flags == nil || !r.Flags.Changed("agent")) {
 		return "bursar explain --agent " + r.Server()

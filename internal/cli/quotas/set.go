@@ -138,7 +138,7 @@ func says(a, b *bursarv1.Quota) bool {
 	return len(quotaDifference(a, b)) == 0
 }
 
-// quotaDifference lists what differs between two rules: "memory: 2GiB -> 4GiB".
+// quotaDifference lists the differences between two rules: "memory: 2GiB -> 4GiB".
 func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 	add := func(name, was, is string) {
 		if was != is {

@@ -144,7 +144,7 @@ func EntitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	return a.GetRequested()
 }
 
-// otherText writes what is neither memory nor cpu; one instance is left out.
+// otherText writes the quantities that are neither memory nor cpu; one instance is left out.
 func otherText(r *bursarv1.Resource) string {
 	rest := &bursarv1.Resource{Custom: r.GetCustom(), External: r.GetExternal()}
 	if r.GetInstances() > 1 {

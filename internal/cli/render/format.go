@@ -348,8 +348,8 @@ func Ago(t *timestamppb.Timestamp, now time.Time) string {
 	return TimeText(t) + " (" + Since(t, now) + " ago)"
 }
 
-// DiskText writes what is free in a work directory: "12GiB free of 100GiB, 99 % of its inodes, too
-// little".
+// DiskText writes the free space of a work directory: "12GiB free of 100GiB, 99 % of its inodes,
+// too little".
 func DiskText(d *bursarv1.DiskSample) string {
 	text := QuantityText(resource.Memory, d.GetFreeBytes()) + " free of " + QuantityText(resource.Memory, d.GetTotalBytes())
 	if d.GetTotalBytes() == 0 {

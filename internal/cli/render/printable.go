@@ -12,13 +12,14 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Text from others may hold what a terminal acts on: escape sequences, also in C1 controls, marks
-// that change the order in which a line is shown, and line breaks that make one line look like
-// two. Everything that this program prints goes through one of these: printable for a text that
-// must stay in its line, harmless for all that is written to standard output or standard error.
+// Text from others may hold bytes that a terminal acts on: escape sequences, also in C1
+// controls, marks that change the order in which a line is shown, and line breaks that make one
+// line look like two. Everything that this program prints goes through one of these: printable for
+// a text that must stay in its line, harmless for all that is written to standard output or
+// standard error.
 
-// Printable replaces what would move the cursor, break a line or change the order in which a line
-// is shown.
+// Printable replaces characters that would move the cursor, break a line or change the order in
+// which a line is shown.
 func Printable(text string) string { return spelling.Printable(text, '?') }
 
 // Printables makes the texts among the arguments printable.

@@ -22,7 +22,7 @@ const (
 	OutputJSON  = "json"
 )
 
-// Printer prints what one invocation has to say: data to standard output, all else to standard
+// Printer writes the output of one invocation: data to standard output, all else to standard
 // error. Any number of goroutines may use it.
 type Printer struct {
 	// out is standard output for everything that this program writes itself.

@@ -212,7 +212,7 @@ func ShortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 }
 
 // awaited says how long it makes sense to wait for the missing resources, until which event, and
-// where to see that; empty: until others give back what they hold.
+// where to see that; empty: until others give back their resources.
 func awaited(in *bursarv1.InsufficientResources) (wait, until string) {
 	for _, s := range in.GetShortfalls() {
 		switch note := NoteOf(s); {

@@ -9,7 +9,7 @@ import (
 )
 
 // MemoryInUse is the memory of measured engines that the kernel cannot take back; nil: not known.
-// Records of older versions have only all that was held.
+// Records of older versions only have all memory that the engines held.
 func MemoryInUse(measured *bursarv1.Resource, unreclaimable int64) *int64 {
 	if measured == nil || measured.MemoryBytes == nil || unreclaimable <= 0 {
 		return OrEmpty(measured).MemoryBytes
@@ -18,7 +18,8 @@ func MemoryInUse(measured *bursarv1.Resource, unreclaimable int64) *int64 {
 	return &unreclaimable
 }
 
-// UsesText writes what an engine uses, without page cache that the kernel can take back.
+// UsesText writes the resources that an engine uses, without page cache that the kernel can take
+// back.
 func UsesText(measured *bursarv1.Resource, unreclaimable int64) string {
 	if measured == nil {
 		return ""

@@ -24,9 +24,9 @@ const (
 	// waitUnseen is how long a request may wait before its user sees that, and how often a line on
 	// a terminal is written again.
 	waitUnseen = time.Second
-	// askFirst is after how long a request's place is asked for again, and askLast what that grows
-	// to, askGrows times each: a thousand commands that wait ask 70 times a second together. They
-	// ask no sooner because a machine is so busy that they are not answered.
+	// askFirst is after how long a request's place is asked for again, and askLast the most that
+	// this grows to, askGrows times each: a thousand commands that wait ask 70 times a second
+	// together. They ask no sooner because a machine is so busy that they are not answered.
 	askFirst = time.Second
 	// askNamed is how often a request that names a host is looked for until it is seen to wait. If
 	// that host is not there, it may wait for a typing error: its user sees that at once.
@@ -196,7 +196,7 @@ func (w *waitLine) unread(err error) (text string) {
 	return ""
 }
 
-// lacksWord begins what an account lacks that is named before.
+// lacksWord comes before the quantity that an account lacks.
 const lacksWord = "lacks "
 
 // lackText says which quantity is missing without repeating the account that is already named.

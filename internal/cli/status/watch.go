@@ -95,12 +95,12 @@ func followRetries() client.RetryPolicy {
 	return client.RetryPolicy{Patience: servers.AbsentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
 }
 
-// tellOutage says that nobody answers what a command follows.
+// tellOutage says that no server answers a command that follows changes.
 func tellOutage(c *failure.Reporter, err error) {
 	c.Sayf("bursar: %s%s", c.Message(err), servers.TryingAgain)
 }
 
-// tellGap says that the server did not hold what came after the last change.
+// tellGap says that the server did not keep the changes after the last one.
 func tellGap(out *render.Printer, after, upTo uint64) {
 	out.Sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
 }
