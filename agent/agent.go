@@ -18,6 +18,7 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/machine"
+	"github.com/bursar/bursar/agent/orders"
 	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -128,6 +129,7 @@ type Agent struct {
 	engines *engine.Engines
 	reports *report.Reporter
 	callers *callers.API
+	orders  *orders.Taker
 	trusted *callers.TrustedLoop
 
 	// Resources of the machine besides memory and cpu, and its health:

@@ -23,7 +23,12 @@ func (s *settings) checkAccounts() error {
 	if e.MinUserID < 1 || e.MinUserID >= 1<<32-1 {
 		return &ConfigError{"engines.minUserId", strconv.FormatInt(e.MinUserID, 10), "1 to 4294967294; 1 allows every account but root"}
 	}
-	for field, names := range map[string][]string{"engines.systemUsers": e.SystemUsers, "engines.bannedUsers": e.BannedUsers} {
+	if err := e.Remote.check(); err != nil {
+		return err
+	}
+	for field, names := range map[string][]string{
+		"engines.systemUsers": e.SystemUsers, "engines.bannedUsers": e.BannedUsers, "engines.remote.accounts": e.Remote.Accounts, "engines.remote.deniedGroups": e.Remote.DeniedGroups,
+	} {
 		if i := slices.Index(names, ""); i >= 0 {
 			return &ConfigError{fmt.Sprintf("%s[%d]", field, i), "", "the name of an account"}
 		}

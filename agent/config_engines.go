@@ -39,10 +39,29 @@ type EnginesConfig struct {
 	// names, also if they are numbers. Default: hdfs, yarn, mapred and bin, as in YARN; [] bans
 	// none.
 	BannedUsers []string `yaml:"bannedUsers" reload:"live"`
+	// Remote says which engines a coordinator may have started on this host, for callers that are
+	// elsewhere. Default: none. Whoever controls a coordinator runs code as exactly the accounts
+	// that it names.
+	Remote RemoteConfig `yaml:"remote"`
 	// Policies say what is done about engines that use more than they are entitled to, and about
 	// those whose main process has ended. The first that matches counts. Default, also for engines
 	// that none matches: warn, and keep.
 	Policies []PolicyConfig `yaml:"policies" reload:"live"`
+}
+
+// RemoteConfig says which engines callers elsewhere may have started on this host.
+type RemoteConfig struct {
+	// Accounts are the names of the accounts that such engines may run as, each by itself; root and
+	// trustedUsers never may. Default: none, and no engine is started from elsewhere.
+	Accounts []string `yaml:"accounts" reload:"live"`
+	// MinUserID is the least uid of such an account. Default 1000; 1 allows every account but root.
+	MinUserID int64 `yaml:"minUserId" reload:"live"`
+	// DeniedGroups are names of groups that no such account may be in. Default: those that give
+	// rights over the machine (root, sudo, wheel, admin, adm, disk, shadow, docker, lxd, libvirt,
+	// systemd-journal); [] denies none.
+	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
+	// Programs are the absolute paths of the programs that may be started. Default: any.
+	Programs []string `yaml:"programs" reload:"live"`
 }
 
 // PolicyConfig is what is done about some engines.

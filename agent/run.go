@@ -18,6 +18,7 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/machine"
+	"github.com/bursar/bursar/agent/orders"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/statefile"
@@ -133,6 +134,10 @@ func (a *Agent) connect() {
 		MeasureDue: a.measureDue, SyncDue: a.syncDue, FreshMemory: a.readFreshMemory, Vetoed: a.countVeto,
 		Background: a.running.Go, Log: a.log,
 	})
+	a.orders = orders.New(orders.Options{
+		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue,
+		Check: callers.CheckLaunch, Log: a.log,
+	})
 }
 
 // Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and
@@ -172,6 +177,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.countables.Loop(ctx) })
 	group.Go(func() error { return a.health.Loop(ctx) })
 	group.Go(func() error { return a.trusted.Run(ctx) })
+	group.Go(func() error { return a.orders.Run(ctx) })
 	err = group.Wait()
 	a.engines.Unwatch()
 	a.running.Wait()

@@ -53,8 +53,10 @@ func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (
 	release := s.launcher.Hold(command.Actor.Name, command.RequestID, req.GetSecrets())
 	defer release()
 	command.Wait = max(command.Wait, retryPatience) // from now on another try may follow
+	var last ledger.ID
 	for ; err == nil; result, err = s.allocations.allocate(ctx, req.GetRequest(), &command) {
 		a := result.Allocation
+		last = a.ID
 		if !result.Ended {
 			if a, err = s.launcher.Await(ctx, a.ID, isUsable); err != nil {
 				break
@@ -71,7 +73,19 @@ func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (
 			return s.ended(ctx, a.ID)
 		}
 	}
-	return nil, err
+	return nil, s.withTries(ctx, last, err)
+}
+
+// withTries adds to the refusal of a further try why those before it have failed.
+func (s *engineService) withTries(ctx context.Context, id ledger.ID, refused error) error {
+	if id == 0 || ctx.Err() != nil {
+		return refused
+	}
+	a, err := s.allocations.getEnded(ctx, id)
+	if err != nil || a.Launch() == nil || len(a.Launch().Tries) == 0 {
+		return refused
+	}
+	return &startError{a}
 }
 
 // isAgain reports whether another try follows: the request waits for another host, or has another
@@ -190,7 +204,7 @@ func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest)
 	spec := req.GetLaunch()
 	actor := auth.ActorOf(ctx)
 	if !actor.MayLaunchAs(spec.GetAccount()) {
-		return ledger.AllocateCommand{}, &ledger.DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("have engines launched as the account %q (mayLaunch of its identity)", spec.GetAccount())}
+		return ledger.AllocateCommand{}, &ledger.DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("have engines launched as the account %q", spec.GetAccount()), Instead: "the account in mayLaunch of its identity, in the coordinator's file of identities"}
 	}
 	request := req.GetRequest()
 	if request.GetRequestId() == "" {

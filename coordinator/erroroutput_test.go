@@ -83,6 +83,8 @@ func (v *visitor) everyAnswer(t *testing.T, id string) map[string]string {
 	note("Cancel", canceled, err)
 	amended, err := v.allocations.Amend(ctx, &bursarv1.AmendRequest{Id: id, Priority: new(int32(1))})
 	note("Amend", amended, err)
+	waited, err := v.engines.Wait(ctx, &bursarv1.WaitRequest{Id: id})
+	note("Wait", waited, err)
 	watch, err := v.allocations.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{AfterRevision: 1})
 	for err == nil && watch.Receive() {
 		note("Watch", watch.Msg(), nil)
@@ -176,6 +178,8 @@ var unasked = map[protoreflect.FullName]string{
 	"bursar.v1.HostService.Accept":         "engines that run",
 	"bursar.v1.HostService.Sync":           "allocations to start: they have no output yet",
 	"bursar.v1.EngineService.Launch":       "an agent's: one that has just begun",
+	"bursar.v1.EngineService.Start":        "an engine of the caller's own request; Wait answers for others",
+	"bursar.v1.HostService.Answer":         "an engine that was confirmed just now",
 }
 
 // A new procedure that answers with allocations needs a line in everyAnswer, or a reason in

@@ -35,7 +35,7 @@ func (s engineService) Launch(ctx context.Context, request *bursarv1.LaunchReque
 	if err := a.isOfItsHost(); err != nil {
 		return nil, err
 	}
-	if err := checkLaunch(request); err != nil {
+	if err := CheckLaunch(request); err != nil {
 		return nil, err
 	}
 	ended, err := a.admit(c.Counted())

@@ -26,8 +26,8 @@ const (
 
 var accountName = regexp.MustCompile(`^[a-zA-Z0-9_.@+\\-]{0,256}$`)
 
-// checkLaunch applies the rules of the contract. No coordinator sees these fields.
-func checkLaunch(r *bursarv1.LaunchRequest) error {
+// CheckLaunch applies the rules of the contract. No coordinator sees these fields.
+func CheckLaunch(r *bursarv1.LaunchRequest) error {
 	if n := len(r.GetCommand()); n > maxArguments {
 		return refusal.Invalid("command", strconv.Itoa(n)+" arguments", "at most "+strconv.Itoa(maxArguments))
 	}

@@ -27,7 +27,7 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 		"logs.keep":         {Command: []string{"x"}, Logs: &bursarv1.LaunchLogs{Keep: new(int32(1 << 30))}},
 		"user":              {Command: []string{"x"}, User: "a b"},
 	} {
-		err := checkLaunch(r)
+		err := CheckLaunch(r)
 		var refused *connect.Error
 		if !errors.As(err, &refused) || refused.Code() != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", field, err)
@@ -41,7 +41,7 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 		Command: []string{"x", ""}, Environment: map[string]string{"A": ""}, WorkingDirectory: "/", User: "DOM.x@y",
 		Logs: &bursarv1.LaunchLogs{Directory: "/l", MaxBytes: 1, Keep: new(int32(0))},
 	}
-	if err := checkLaunch(whole); err != nil {
+	if err := CheckLaunch(whole); err != nil {
 		t.Error(err)
 	}
 }

@@ -74,6 +74,9 @@ func (s *State) Begin(known *tracker.Tracker) {
 // Close gives the directory back.
 func (s *State) Close() error { return s.dir.Close() } //nolint:wrapcheck // says it
 
+// Incarnation is that of the agent; 0 before Open.
+func (s *State) Incarnation() uint64 { return s.incarnation }
+
 // BootID is that of the machine's boot.
 func (s *State) BootID() string { return s.bootID }
 

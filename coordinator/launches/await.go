@@ -24,7 +24,7 @@ func (l *Launcher) Await(ctx context.Context, id ledger.ID, done func(*ledger.Al
 		return nil
 	}
 	first := true
-	err := l.Loop.Follow(ctx, 0, func(uint64) error {
+	err := l.Loop.FollowUncounted(ctx, func(uint64) error {
 		if !first {
 			return nil
 		}

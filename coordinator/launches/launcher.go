@@ -55,7 +55,8 @@ type requestKey struct{ caller, id string }
 type try struct {
 	allocation ledger.Allocation
 	cancel     context.CancelFunc
-	wake       chan struct{} // has one element when the order is to be looked at again
+	attached   chan struct{} // has one element when the host's agent has attached since
+	secrets    chan struct{} // has one element when the caller has brought secrets since
 }
 
 // New makes a launcher. The hub tells it when agents attach.
@@ -88,7 +89,7 @@ func (l *Launcher) follow(ctx context.Context, tries *sync.WaitGroup) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first := true
-	return l.Loop.Follow(ctx, 0, func(uint64) error {
+	return l.Loop.FollowUncounted(ctx, func(uint64) error {
 		if !first {
 			return nil
 		}
@@ -141,7 +142,7 @@ func (l *Launcher) changed(ctx context.Context, tries *sync.WaitGroup, a *ledger
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t := &try{allocation: *a, cancel: cancel, wake: make(chan struct{}, 1)}
+	t := &try{allocation: *a, cancel: cancel, attached: make(chan struct{}, 1), secrets: make(chan struct{}, 1)}
 	l.pending[a.ID] = t
 	tries.Go(func() { l.launch(ctx, t) })
 }
@@ -162,15 +163,15 @@ func (l *Launcher) attached(host string) {
 	defer l.mu.Unlock()
 	for _, t := range l.pending {
 		if t.allocation.HostID == host {
-			t.look()
+			signal(t.attached)
 		}
 	}
 }
 
-func (t *try) look() {
+func signal(news chan struct{}) {
 	select {
-	case t.wake <- struct{}{}:
-	default: // it does already
+	case news <- struct{}{}:
+	default: // it is known already
 	}
 }
 
@@ -196,17 +197,20 @@ func (l *Launcher) launch(ctx context.Context, t *try) {
 		case complete && l.send(a, record.GetSpec(), secrets):
 			sent = true
 		case complete && !sent && time.Since(since) >= attachPatience:
-			l.fail(ctx, a, "its agent takes no orders: it is not connected to this coordinator, or of an older version")
+			l.fail(ctx, a, "its agent takes no orders: its file allows no engine of callers elsewhere, or it is not connected, or of an older version")
 			return
 		}
-		pause := orderAgain
-		if !sent {
+		pause, news := orderAgain, t.secrets
+		if sent {
+			news = nil // the secrets are with the agent
+		} else {
 			pause = time.Second
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.wake:
+		case <-t.attached:
+		case <-news:
 		case <-time.After(pause):
 		}
 	}

@@ -16,7 +16,7 @@ func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (re
 	l.secrets[key] = secrets
 	for _, t := range l.pending {
 		if t.allocation.Caller == caller && t.allocation.RequestID == requestID {
-			t.look()
+			signal(t.secrets)
 		}
 	}
 	return func() {

@@ -104,8 +104,8 @@ func (l *Ledger) launchOn(hostID string, incarnation uint64, id ID) (*entry, err
 }
 
 // FailLaunch ends a try that has begun nothing: the program was not executed. The launch is tried
-// on another host, unless its request named the host, its caller wants it to end, or it had its
-// tries. A report of an earlier grant changes nothing.
+// on another host, unless its request named the host, there is no other one, its caller wants it to
+// end, or it had its tries. A report of an earlier grant changes nothing.
 //
 // Errors: *NotFoundError, *StateError and *StaleError.
 func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
@@ -121,6 +121,7 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	try := Try{HostID: h.ID, At: l.now, Reason: validText(c.Reason), ErrorOutput: validText(c.ErrorOutput)}
 	again := e.mayTryAgain(&try) && e.wishedHost() == ""
 	e.noteTry(&try)
+	again = again && l.anotherHost(e)
 	reason := notStarted(&try)
 	switch {
 	case again && e.State == Reserved:
@@ -137,6 +138,14 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	}
 	l.grantWaiting()
 	return l.lastTransition(), nil
+}
+
+// anotherHost reports whether there is a host that the request does not avoid and that could take
+// it if nothing ran there.
+func (l *Ledger) anotherHost(e *entry) bool {
+	return slices.ContainsFunc(l.hostOrder, func(h *host) bool {
+		return h.suits(e.Wishes) && !avoids(e.Wishes, h) && h.state != LostHost && h.account.couldEverFit(e.request())
+	})
 }
 
 func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }

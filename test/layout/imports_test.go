@@ -39,6 +39,7 @@ func floors() [][]string {
 		{"agent/engine"},
 		{"agent/report"},
 		{"agent/callers"},
+		{"agent/orders"},
 		{"agent"},
 		{"internal/cli/render", "internal/cli/journal", "internal/cli/kinds", "internal/cli/storefacts"},
 		{"internal/cli/failure"},

@@ -1,0 +1,181 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/engine"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/osuser"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// launchPatience bounds a launch, with the wait for its grant and for the coordinator.
+const launchPatience = 90 * time.Second
+
+// execute launches the engine of an order. The answer says that it has begun.
+func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.AnswerRequest, error) {
+	spec, secrets := &bursarv1.LaunchSpec{}, &bursarv1.LaunchSecrets{}
+	if err := errors.Join(proto.Unmarshal(order.GetSpec(), spec), proto.Unmarshal(order.GetSecrets(), secrets)); err != nil {
+		return nil, errors.New("the order cannot be read: want a coordinator of this version or the one before")
+	}
+	done, err := t.Engines.BeginLaunch(ctx, order.GetAllocationId())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it
+	}
+	defer done()
+	grant, err := t.grant(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	user, err := t.allowed(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	environment, err := environmentOf(spec, secrets, grant)
+	if err != nil {
+		return nil, err
+	}
+	request := &bursarv1.LaunchRequest{
+		Id: grant.GetId(), Command: spec.GetCommand(), Environment: environment, WorkingDirectory: spec.GetWorkingDirectory(),
+		User: user.Name, Logs: spec.GetLogs(), Limit: spec.GetLimit(),
+	}
+	if err := t.Check(request); err != nil {
+		return nil, err
+	}
+	t.Log.Info("a coordinator has an engine started", "allocation_id", grant.GetId(), "account", user.Name, "program", grant.GetLaunch().GetProgram(), "caller", grant.GetCaller())
+	_, logs, err := t.Engines.Launch(ctx, engine.Launch{
+		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: &confirmer{t, order},
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it
+	}
+	answer := t.answer(order)
+	answer.Result = &bursarv1.AnswerRequest_Begun{Begun: &bursarv1.LaunchBegun{LogDirectory: logs}}
+	return answer, nil
+}
+
+// noCaller is the uid of a caller that is on no host: nobody here can ask for the engine again.
+const noCaller = ^uint32(0)
+
+// grant is the reservation of an order, as it came with the agent's own Sync.
+func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.Allocation, error) {
+	ctx, cancel := context.WithTimeout(ctx, grantPatience)
+	defer cancel()
+	for {
+		var grant *bursarv1.Allocation
+		var answered <-chan struct{}
+		refused := false
+		t.State.Locked(func(known *tracker.Tracker) {
+			if held, there := known.Get(order.GetAllocationId()); there {
+				grant = proto.CloneOf(held)
+			}
+			_, refused = known.Veto(order.GetAllocationId())
+			answered = t.State.Answered.Next()
+		})
+		switch {
+		case refused:
+			return nil, errors.New("this host has refused the grant: its memory is taken")
+		case grant == nil:
+		case grant.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED:
+			return nil, fmt.Errorf("the allocation is %s here", grant.GetState())
+		case grant.GetLaunch() == nil:
+			return nil, errors.New("the grant, as it came with this host's heartbeat, is for an engine that its caller starts")
+		default:
+			return grant, nil
+		}
+		t.SyncDue.In(0)
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return nil, errors.New("its grant did not come with this host's heartbeat")
+		}
+	}
+}
+
+// allowed is the account that an engine runs as, if this host allows it.
+func (t *Taker) allowed(ctx context.Context, spec *bursarv1.LaunchSpec) (osuser.User, error) {
+	policy := t.Policy()
+	if len(spec.GetScript()) > 0 || spec.GetReady() != nil || len(spec.GetRequiredFiles()) > 0 {
+		return osuser.User{}, &RefusedError{"the launch has a script, a readiness or required files", "none: this host's agent does not know them yet"}
+	}
+	if err := checkSpec(spec); err != nil {
+		return osuser.User{}, err
+	}
+	if err := policy.AllowsProgram(spec.GetCommand()[0]); err != nil {
+		return osuser.User{}, err
+	}
+	user, err := t.Users.Named(ctx, spec.GetAccount())
+	if errors.Is(err, osuser.ErrNoUser) {
+		return osuser.User{}, &RefusedError{fmt.Sprintf("account %q: not on this host", spec.GetAccount()), "an account of this host"}
+	}
+	if err != nil {
+		return osuser.User{}, fmt.Errorf("account %q: %w", spec.GetAccount(), err)
+	}
+	return user, policy.Allows(spec.GetAccount(), user)
+}
+
+// checkSpec refuses an order that no coordinator gives: the contract's rules are not checked here.
+func checkSpec(spec *bursarv1.LaunchSpec) error {
+	if len(spec.GetCommand()) == 0 || spec.GetCommand()[0] == "" {
+		return &RefusedError{"the order has no program", "one"}
+	}
+	return nil
+}
+
+// confirmer confirms the engine of an order.
+type confirmer struct {
+	taker *Taker
+	order *bursarv1.LaunchOrder
+}
+
+// Confirm implements engine.Coordinator.
+func (c *confirmer) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Allocation, error) {
+	t := c.taker
+	asOf := t.epoch()
+	answer := t.answer(c.order)
+	answer.Result = &bursarv1.AnswerRequest_Started{Started: &bursarv1.LaunchStarted{Process: request.GetProcess(), Address: request.GetAddress()}}
+	response, err := t.call(ctx, answer)
+	if err != nil {
+		return nil, err
+	}
+	active := response.GetAllocation()
+	t.State.Locked(func(known *tracker.Tracker) { known.Observe(time.Now(), active, asOf) })
+	return active, nil
+}
+
+// Release implements engine.Coordinator: the try has failed, and nothing was executed.
+func (c *confirmer) Release(context.Context, *bursarv1.ReleaseRequest) error { return nil }
+
+// environmentOf is the environment of an engine, without those of the agent.
+func environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets, grant *bursarv1.Allocation) (map[string]string, error) {
+	environment := make(map[string]string, len(spec.GetEnvironment())+len(secrets.GetVariables())+len(grant.GetLabels()))
+	for key, value := range grant.GetLabels() {
+		environment[labelVariable(key)] = value
+	}
+	maps.Copy(environment, spec.GetEnvironment())
+	maps.Copy(environment, secrets.GetVariables())
+	for _, name := range spec.GetRequiredVariables() {
+		if environment[name] == "" {
+			return nil, &RefusedError{fmt.Sprintf("required_variables: %s is not set", name), "it in the launch's environment, or among its secrets"}
+		}
+	}
+	return environment, nil
+}
+
+// labelVariable is the variable of a label: BURSAR_LABEL_ and the key, with an underscore in the
+// place of each character that a variable cannot have.
+func labelVariable(key string) string {
+	name := []byte("BURSAR_LABEL_" + key)
+	for i, c := range name {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			name[i] = '_'
+		}
+	}
+	return string(name)
+}

@@ -1,0 +1,238 @@
+package orders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/agent/engine"
+	"github.com/bursar/bursar/agent/hoststate"
+	"github.com/bursar/bursar/agent/loops"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/osuser"
+	"github.com/bursar/bursar/internal/pause"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	retryFirst = 200 * time.Millisecond
+	retryLast  = 5 * time.Second
+	// olderAgain is when the stream is tried again if the coordinator does not know it.
+	olderAgain = time.Minute
+	// offAgain is how often the policy is looked at while it allows nothing.
+	offAgain = 5 * time.Second
+	// silence is how long a stream may be without a message: three keep-alives.
+	silence = 45 * time.Second
+	// atOnce is how many launches are under way at a time. Each starts a process and makes a
+	// cgroup.
+	atOnce = 8
+	// grantPatience is how long the grant of an order may take to come with a Sync.
+	grantPatience = 10 * time.Second
+	// mostDone is how many orders that were carried out are remembered, for those that are
+	// repeated.
+	mostDone = 1024
+)
+
+// Engines starts engines; *engine.Engines is one, and documents its methods.
+type Engines interface {
+	BeginLaunch(ctx context.Context, id string) (ended func(), err error)
+	Launch(ctx context.Context, l engine.Launch) (active *bursarv1.Allocation, logDir string, err error)
+	Stop(ctx context.Context, order *bursarv1.StopOrder)
+}
+
+// Users looks accounts up; osuser.Users is one.
+type Users interface {
+	Named(ctx context.Context, name string) (osuser.User, error)
+}
+
+// Options are the parts that a Taker needs. All of them are required.
+type Options struct {
+	HostID  func() string
+	State   *hoststate.State
+	Hosts   bursarv1connect.HostServiceClient
+	Engines Engines
+	Users   Users
+	Policy  func() Policy
+	SyncDue *loops.Wakeup
+	// Check refuses a launch that is not as the contract has it.
+	Check func(*bursarv1.LaunchRequest) error
+	Log   *slog.Logger
+}
+
+// Taker takes the orders of one host. Make it with New, and call Run once.
+type Taker struct {
+	Options
+
+	slots chan struct{}
+
+	mu    sync.Mutex
+	under map[orderKey]bool                    // guarded by mu; launches that are under way
+	done  map[orderKey]*bursarv1.AnswerRequest // guarded by mu; answers to launches that ended
+}
+
+// orderKey names the order for one grant.
+type orderKey struct {
+	id       string
+	revision uint64
+}
+
+// New returns a taker that has no stream yet.
+func New(o Options) *Taker {
+	return &Taker{Options: o, slots: make(chan struct{}, atOnce), under: make(map[orderKey]bool), done: make(map[orderKey]*bursarv1.AnswerRequest)}
+}
+
+// Run takes orders until ctx ends. When it returns, no launch is under way.
+func (t *Taker) Run(ctx context.Context) error {
+	var launches sync.WaitGroup
+	defer launches.Wait()
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast),
+		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
+	)
+	for ctx.Err() == nil {
+		if policy := t.Policy(); !policy.On() {
+			pause.For(offAgain, ctx.Done(), nil)
+			continue
+		}
+		began := time.Now()
+		err := t.take(ctx, &launches)
+		if ctx.Err() != nil {
+			break
+		}
+		wait := retry.NextBackOff()
+		switch {
+		case connect.CodeOf(err) == connect.CodeUnimplemented:
+			t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere")
+			wait = olderAgain
+		case time.Since(began) > retryLast:
+			retry.Reset() // it was connected: this failure is new
+		}
+		t.Log.Debug("the stream of orders has ended", "error", err, "retry_in", wait)
+		pause.For(wait, ctx.Done(), nil)
+	}
+	return nil
+}
+
+// take takes the orders of one stream.
+func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alive := time.AfterFunc(silence, cancel)
+	defer alive.Stop()
+	stream, err := t.Hosts.Attach(ctx, &bursarv1.AttachRequest{HostId: t.HostID(), Incarnation: t.State.Incarnation(), Epoch: t.epoch()})
+	if err != nil {
+		return err //nolint:wrapcheck // the caller looks at its code
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		alive.Reset(silence)
+		message := stream.Msg()
+		if known := t.epoch(); message.GetEpoch() < known {
+			return fmt.Errorf("an order of epoch %d, which is over: %d is known", message.GetEpoch(), known)
+		}
+		switch order := message.GetOrder().(type) {
+		case *bursarv1.AttachResponse_Launch:
+			launches.Go(func() { t.launch(context.WithoutCancel(ctx), order.Launch) })
+		case *bursarv1.AttachResponse_Stop:
+			t.Engines.Stop(ctx, order.Stop)
+		}
+	}
+	return stream.Err() //nolint:wrapcheck // as above
+}
+
+func (t *Taker) epoch() (epoch uint64) {
+	t.State.Locked(func(known *tracker.Tracker) { epoch = known.Epoch() })
+	return epoch
+}
+
+// launch carries out an order once, and answers it. An order that is repeated is answered again.
+func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
+	ctx, cancel := context.WithTimeout(ctx, launchPatience)
+	defer cancel()
+	key := orderKey{order.GetAllocationId(), order.GetGrantRevision()}
+	answer, first := t.begin(key)
+	if !first {
+		if answer != nil {
+			t.tell(ctx, answer)
+		}
+		return
+	}
+	t.slots <- struct{}{}
+	defer func() { <-t.slots }()
+	answer, err := t.execute(ctx, order)
+	if err != nil {
+		t.Log.Warn("an engine was not started for a coordinator", "allocation_id", key.id, "error", err)
+		answer = t.answer(order)
+		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err)}}
+	}
+	t.end(key, answer)
+	t.tell(ctx, answer)
+}
+
+// tell answers an order.
+func (t *Taker) tell(ctx context.Context, answer *bursarv1.AnswerRequest) {
+	if _, err := t.call(ctx, answer); err != nil {
+		t.Log.Warn("what became of an order could not be told", "allocation_id", answer.GetAllocationId(), "error", err)
+	}
+}
+
+// call answers an order until a coordinator has heard it, or ctx has ended: a change of leader is a
+// delay. An answer may be repeated.
+func (t *Taker) call(ctx context.Context, answer *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast), backoff.WithMaxElapsedTime(0),
+	)
+	return backoff.RetryWithData(func() (*bursarv1.AnswerResponse, error) { //nolint:wrapcheck // it is the coordinator's
+		response, err := t.Hosts.Answer(ctx, answer)
+		if err == nil {
+			return response, nil
+		}
+		if code := connect.CodeOf(err); code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || code == connect.CodeResourceExhausted {
+			return nil, err //nolint:wrapcheck // as above
+		}
+		return nil, backoff.Permanent(err) // the coordinator's decision
+	}, backoff.WithContext(retry, ctx))
+}
+
+// begin reports whether an order is new. If it was carried out, the answer is here; nil: it is
+// under way.
+func (t *Taker) begin(key orderKey) (answer *bursarv1.AnswerRequest, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if answer := t.done[key]; answer != nil || t.under[key] {
+		return answer, false
+	}
+	t.under[key] = true
+	return nil, true
+}
+
+func (t *Taker) end(key orderKey, answer *bursarv1.AnswerRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.under, key)
+	if len(t.done) >= mostDone { // the oldest are not known: those that are asked for again are few
+		clear(t.done)
+	}
+	t.done[key] = answer
+}
+
+func (t *Taker) answer(order *bursarv1.LaunchOrder) *bursarv1.AnswerRequest {
+	return &bursarv1.AnswerRequest{
+		HostId: t.HostID(), Incarnation: t.State.Incarnation(), AllocationId: order.GetAllocationId(), GrantRevision: order.GetGrantRevision(),
+	}
+}
+
+// reasonOf is what a caller elsewhere hears: no values of the command.
+func reasonOf(err error) string {
+	if wrong, ok := errors.AsType[*connect.Error](err); ok {
+		return wrong.Message()
+	}
+	return err.Error()
+}

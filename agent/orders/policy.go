@@ -1,0 +1,65 @@
+package orders
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/bursar/bursar/internal/osuser"
+)
+
+// Policy says which engines a coordinator may have started on this host. The zero value allows
+// none.
+type Policy struct {
+	// Accounts are the names of accounts that engines may run as.
+	Accounts []string
+	// MinUID is the least uid of such an account.
+	MinUID uint32
+	// DeniedGroups are gids: no engine runs as a member of one.
+	DeniedGroups []uint32
+	// Programs are the absolute paths of the programs that may be executed; none: any.
+	Programs []string
+	// Trusted are accounts that may act for others on this host. No engine runs as one of them.
+	Trusted []string
+	// AgentUID is the agent's own. No engine runs as it.
+	AgentUID uint32
+}
+
+// On reports whether the policy allows anything.
+func (p *Policy) On() bool { return len(p.Accounts) > 0 }
+
+// RefusedError says that this host does not allow an engine.
+type RefusedError struct{ What, Want string }
+
+func (e *RefusedError) Error() string { return e.What + ": want " + e.Want }
+
+// Allows refuses an account that engines may not run as, by its name and by what the machine says
+// of it. The error is a *RefusedError.
+func (p *Policy) Allows(name string, user osuser.User) error {
+	switch {
+	case !slices.Contains(p.Accounts, name) || user.Name != name:
+		return &RefusedError{fmt.Sprintf("account %q: this host launches nothing as it for a coordinator", name), "an account of engines.remote.accounts in its agent's file"}
+	case user.UID == 0:
+		return &RefusedError{fmt.Sprintf("account %q has the uid 0", name), "another account: nothing is launched as root for a coordinator"}
+	case user.UID < p.MinUID:
+		return &RefusedError{fmt.Sprintf("account %q has the uid %d", name, user.UID), fmt.Sprintf("one of at least %d (engines.remote.minUserId)", p.MinUID)}
+	case user.UID == p.AgentUID:
+		return &RefusedError{fmt.Sprintf("account %q is the agent's own", name), "another account"}
+	case slices.Contains(p.Trusted, name):
+		return &RefusedError{fmt.Sprintf("account %q may act for others on this host (trustedUsers)", name), "an account with no rights over others"}
+	}
+	for _, gid := range append([]uint32{user.GID}, user.Groups...) {
+		if slices.Contains(p.DeniedGroups, gid) {
+			return &RefusedError{fmt.Sprintf("account %q is in the group %d", name, gid), "an account in none of engines.remote.deniedGroups"}
+		}
+	}
+	return nil
+}
+
+// AllowsProgram refuses a program. The error is a *RefusedError.
+func (p *Policy) AllowsProgram(program string) error {
+	if len(p.Programs) == 0 || path.IsAbs(program) && path.Clean(program) == program && slices.Contains(p.Programs, program) {
+		return nil
+	}
+	return &RefusedError{fmt.Sprintf("program %q: this host does not launch it for a coordinator", program), "the absolute path of one in engines.remote.programs"}
+}
