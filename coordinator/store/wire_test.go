@@ -76,6 +76,18 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 			additions.LeaderEnd.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal, OutOfMemory: e.OutOfMemory}
 		}
 	}
+	if s := a.Start; s != nil {
+		additions.Name, additions.Phase, additions.PhaseTime, additions.PhaseReason = s.Name, bursarv1.Phase(s.Phase), asTimestamp(s.PhaseSince), s.PhaseReason
+		if launch := s.Launch; launch != nil {
+			additions.LaunchRow, additions.Watched = uint64(launch.Row), launch.Watched
+			additions.Launch = &bursarv1.Launch{Account: launch.Account, Program: launch.Program, LogDirectory: launch.LogDirectory, Retries: launch.Retries}
+			for _, try := range launch.Tries {
+				additions.Launch.Tries = append(additions.Launch.Tries, &bursarv1.LaunchTry{
+					HostId: try.HostID, Time: asTimestamp(try.At), Reason: try.Reason, Executed: try.Executed, ErrorOutput: try.ErrorOutput,
+				})
+			}
+		}
+	}
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak.Vector())
 		additions.MeasuredPeakSource, additions.CpuTime, additions.UnreclaimableBytes = bursarv1.PeakSource(a.Peak.Source), asDuration(a.CPUTime), a.Unreclaimable
