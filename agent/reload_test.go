@@ -91,6 +91,22 @@ func effects() map[string]struct {
 			func(c *Config) { c.Engines.BannedUsers = []string{"nobody"} },
 			func(a *Agent, _ *watching) any { return a.settings().Engines.BannedUsers[0] }, "nobody",
 		},
+		"engines.remote.accounts": {
+			func(c *Config) { c.Engines.Remote.Accounts = []string{"etl"} },
+			func(a *Agent, _ *watching) any { p := a.forOrders(); return len(p.Accounts) }, 1,
+		},
+		"engines.remote.minUserId": {
+			func(c *Config) { c.Engines.Remote.MinUserID = 2000 },
+			func(a *Agent, _ *watching) any { return a.forOrders().MinUID }, uint32(2000),
+		},
+		"engines.remote.deniedGroups": {
+			func(c *Config) { c.Engines.Remote.DeniedGroups = []string{"games"} },
+			func(a *Agent, _ *watching) any { return a.settings().Engines.Remote.DeniedGroups[0] }, "games",
+		},
+		"engines.remote.programs": {
+			func(c *Config) { c.Engines.Remote.Programs = []string{"/bin/true"} },
+			func(a *Agent, _ *watching) any { p := a.forOrders(); return len(p.Programs) }, 1,
+		},
 		"workDirs": {
 			func(c *Config) { c.WorkDirs = []WorkDir{{Path: "/", MinFree: "100%", MinFreeInodes: "100%"}} },
 			func(a *Agent, _ *watching) any { return known(a).Sample().GetRefusal() != "" }, true,

@@ -46,6 +46,7 @@ func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (
 	if err != nil {
 		return nil, err
 	}
+	s.launcher.Need()
 	result, err := s.allocations.allocate(ctx, req.GetRequest(), &command)
 	if err == nil && command.Async && !result.Ended {
 		return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil

@@ -43,6 +43,9 @@ type Launcher struct {
 	Hub  *orders.Hub
 	Log  *slog.Logger
 
+	needed  chan struct{} // closed by the first agent that attaches, or the first request for an engine
+	isFirst sync.Once
+
 	mu      sync.Mutex
 	pending map[ledger.ID]*try               // guarded by mu; grants whose engines have not begun
 	secrets map[requestKey]map[string]string // guarded by mu; of callers that wait for an answer
@@ -61,14 +64,23 @@ type try struct {
 
 // New makes a launcher. The hub tells it when agents attach.
 func New(loop *commit.Loop, rows Rows, hub *orders.Hub, log *slog.Logger) *Launcher {
-	l := &Launcher{Loop: loop, Rows: rows, Hub: hub, Log: log, pending: make(map[ledger.ID]*try), secrets: make(map[requestKey]map[string]string)}
+	l := &Launcher{Loop: loop, Rows: rows, Hub: hub, Log: log, needed: make(chan struct{}), pending: make(map[ledger.ID]*try), secrets: make(map[requestKey]map[string]string)}
 	hub.Attached = l.attached
 	return l
 }
 
+// Need says that there are agents or requests that want orders. Until then Run follows nothing: a
+// cluster that starts no engines from elsewhere pays nothing.
+func (l *Launcher) Need() { l.isFirst.Do(func() { close(l.needed) }) }
+
 // Run sends orders until ctx ends, whenever this coordinator leads. Streams of agents end with the
 // leadership.
 func (l *Launcher) Run(ctx context.Context) {
+	select {
+	case <-l.needed:
+	case <-ctx.Done():
+		return
+	}
 	var tries sync.WaitGroup
 	defer tries.Wait()
 	for ctx.Err() == nil {
@@ -159,6 +171,7 @@ func (l *Launcher) clear() {
 
 // attached has the orders of a host sent again.
 func (l *Launcher) attached(host string) {
+	l.Need()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.pending {

@@ -159,7 +159,8 @@ func TestEnginesStartedFromElsewhereBeginOnce(t *testing.T) {
 		content, _ := os.ReadFile(filepath.Join(p.dir, "out", fmt.Sprint("job-", i))) // there is none if it did not begin
 		times := strings.Count(string(content), "began")
 		began += times
-		switch ran := a.GetExitStatus() != nil && a.GetExitStatus().GetCode() == 0; {
+		exit := a.GetExitStatus()
+		switch ran := exit != nil && exit.Code != nil && exit.GetCode() == 0; {
 		case times > 1:
 			t.Errorf("job-%d began %d times: %v", i, times, a)
 		case ran && times != 1:
