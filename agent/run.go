@@ -135,8 +135,7 @@ func (a *Agent) connect() {
 		Background: a.running.Go, Log: a.log,
 	})
 	a.orders = orders.New(orders.Options{
-		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue,
-		Check: callers.CheckLaunch, Log: a.log,
+		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue, Log: a.log,
 	})
 }
 

@@ -27,7 +27,7 @@ type allocationService struct {
 
 // Allocate reserves, waits or refuses.
 func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-	command, err := s.command(ctx, req)
+	command, err := s.command(ctx, req, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +83,9 @@ func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *l
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// command is the ledger's form of a request.
-func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest) (ledger.AllocateCommand, error) {
-	var c ledger.AllocateCommand
+// command is the ledger's form of a request, with the launch that comes with it; nil: none does.
+func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest, launch *ledger.LaunchRequest) (ledger.AllocateCommand, error) {
+	c := ledger.AllocateCommand{Launch: launch}
 	var err error
 	c.Actor = auth.ActorOf(ctx)
 	given, err := convert.LabelsFromProto(req.GetLabels())

@@ -139,16 +139,7 @@ func (e *startError) Error() string {
 // isUsable reports whether nothing more is to be waited for: the engine can be used, waits for
 // another host, or has ended.
 func isUsable(a *ledger.Allocation) bool {
-	launch := a.Launch()
-	switch {
-	case a.State == ledger.Reserved:
-		return false
-	case a.State != ledger.Active || launch == nil:
-		return true
-	case launch.Watched:
-		return a.Phase() == ledger.Ready
-	}
-	return launch.Row == 0
+	return a.State != ledger.Reserved && (a.State != ledger.Active || isReady(a))
 }
 
 // Wait answers when an engine is ready or has ended.
@@ -211,10 +202,17 @@ func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest)
 	if request.GetRequestId() == "" {
 		request.RequestId = "start-" + rand.Text()
 	}
-	command, err := s.allocations.command(ctx, request)
+	launch, err := launchOf(req)
 	if err != nil {
-		return command, wire.InField("request.", err)
+		return ledger.AllocateCommand{}, err
 	}
+	command, err := s.allocations.command(ctx, request, launch)
+	return command, wire.InField("request.", err)
+}
+
+// launchOf is the ledger's form of a launch. The same launch has the same bytes.
+func launchOf(req *bursarv1.StartRequest) (*ledger.LaunchRequest, error) {
+	spec := req.GetLaunch()
 	record := &storev1.LaunchRecord{Spec: spec}
 	for name := range req.GetSecrets() {
 		record.Secrets = append(record.Secrets, name)
@@ -222,16 +220,14 @@ func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest)
 	slices.Sort(record.Secrets)
 	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(record)
 	if err != nil {
-		return command, err
+		return nil, err
 	}
 	if len(payload) > maxLaunchBytes {
-		return command, wire.FieldError("launch", fmt.Sprintf("%d bytes", len(payload)), fmt.Sprintf("at most %d: a larger script or environment belongs into a file on the hosts", maxLaunchBytes))
+		return nil, wire.FieldError("launch", fmt.Sprintf("%d bytes", len(payload)), fmt.Sprintf("at most %d: a larger script or environment belongs into a file on the hosts", maxLaunchBytes))
 	}
-	command.Launch = &ledger.LaunchRequest{
+	return &ledger.LaunchRequest{
 		Account: spec.GetAccount(), Program: programOf(spec), Watched: spec.GetReady() != nil, Retries: req.GetRetries(), Spec: payload,
-	}
-	command.RequestHash = wire.RequestHash(command.Labels, &command)
-	return command, nil
+	}, nil
 }
 
 // programOf is the name under which people know what is executed.

@@ -23,7 +23,7 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	case req.GetRequest() == nil:
 		return nil, wire.FieldError("id", "", "an id or a request")
 	}
-	command, err := s.command(ctx, req.GetRequest())
+	command, err := s.command(ctx, req.GetRequest(), nil)
 	if err != nil {
 		return nil, err
 	}

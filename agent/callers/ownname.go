@@ -14,7 +14,7 @@ import (
 // engine on its own host. heard is false if no coordinator has looked at the request.
 func AskStop(ctx context.Context, allocations bursarv1connect.AllocationServiceClient, hostID string, request *bursarv1.StopRequest) (heard bool, err error) {
 	_, err = allocations.Stop(inOwnName(ctx, hostID), request)
-	return err == nil || !transient(err), err //nolint:wrapcheck // the caller tells of it
+	return err == nil || !IsTransient(err), err //nolint:wrapcheck // the caller tells of it
 }
 
 // inOwnName says that the agent itself makes the call. No user of a machine has a name with a colon

@@ -81,10 +81,10 @@ func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	response, err := call(inNameOf(ctx), request)
-	if err != nil && transient(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
+	if err != nil && IsTransient(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
 		response, err = call(inNameOf(ctx), request)
 	}
-	if err != nil && transient(err) {
+	if err != nil && IsTransient(err) {
 		return nil, noAnswer(err)
 	}
 	return response, err
@@ -167,7 +167,7 @@ func (s *service) Watch(
 	switch err := events.Err(); {
 	case s.stopping.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: watch again from the last revision"))
-	case err != nil && transient(err):
+	case err != nil && IsTransient(err):
 		return noAnswer(err)
 	default:
 		return err

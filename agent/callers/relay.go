@@ -74,7 +74,7 @@ func repeat[Q, R any](ctx context.Context, a *API, call func(context.Context, *Q
 			return answer, nil
 		case errors.Is(ctx.Err(), context.Canceled):
 			return answer, err
-		case !transient(err):
+		case !IsTransient(err):
 			a.reports.HeardAgain()
 			return answer, err
 		case ctx.Err() != nil:

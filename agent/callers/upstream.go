@@ -18,7 +18,7 @@ import (
 // had too much to do for a later attempt has not refused the call.
 func unsettled(err error) error {
 	busy, ok := errors.AsType[*connect.Error](err)
-	if !ok || busy.Code() != connect.CodeResourceExhausted || !transient(err) {
+	if !ok || busy.Code() != connect.CodeResourceExhausted || !IsTransient(err) {
 		return err
 	}
 	unavailable := connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator says what became of it: %s", busy.Message()))
@@ -61,10 +61,10 @@ func inNameOf(ctx context.Context) context.Context {
 	return ctx
 }
 
-// transient reports whether the error says nothing about the request: no coordinator answered, the
-// connection broke, or the coordinator has too much to do to look at it. A coordinator that does
-// not know this host yet says so: see unknownTo.
-func transient(err error) bool {
+// IsTransient reports whether the error says nothing about the request: no coordinator answered,
+// the connection broke, or the coordinator has too much to do to look at it. A coordinator that
+// does not know this host yet says so: see unknownTo.
+func IsTransient(err error) bool {
 	wire := connect.IsWireError(err)
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:

@@ -380,7 +380,7 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 		return nil, w.stray(stream, err)
 	}
 	// A coordinator that was too busy to say how a wait ended still has it.
-	if err != nil && (client.Undecided(err) || ctx.Err() != nil || waits && transient(err)) {
+	if err != nil && (client.Undecided(err) || ctx.Err() != nil || waits && IsTransient(err)) {
 		stream.leave(number)
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/osuser"
@@ -45,7 +46,7 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*burs
 		Id: grant.GetId(), Command: spec.GetCommand(), Environment: environment, WorkingDirectory: spec.GetWorkingDirectory(),
 		User: user.Name, Logs: spec.GetLogs(), Limit: spec.GetLimit(),
 	}
-	if err := t.Check(request); err != nil {
+	if err := callers.CheckLaunch(request); err != nil {
 		return nil, err
 	}
 	t.Log.Info("a coordinator has an engine started", "allocation_id", grant.GetId(), "account", user.Name, "program", grant.GetLaunch().GetProgram(), "caller", grant.GetCaller())

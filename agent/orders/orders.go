@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
@@ -61,9 +63,7 @@ type Options struct {
 	Users   Users
 	Policy  func() Policy
 	SyncDue *loops.Wakeup
-	// Check refuses a launch that is not as the contract has it.
-	Check func(*bursarv1.LaunchRequest) error
-	Log   *slog.Logger
+	Log     *slog.Logger
 }
 
 // Taker takes the orders of one host. Make it with New, and call Run once.
@@ -72,9 +72,9 @@ type Taker struct {
 
 	slots chan struct{}
 
-	mu    sync.Mutex
-	under map[orderKey]bool                    // guarded by mu; launches that are under way
-	done  map[orderKey]*bursarv1.AnswerRequest // guarded by mu; answers to launches that ended
+	mu sync.Mutex
+	// answers are those to orders that were taken; nil: the launch is under way. Guarded by mu.
+	answers map[orderKey]*bursarv1.AnswerRequest
 }
 
 // orderKey names the order for one grant.
@@ -85,17 +85,22 @@ type orderKey struct {
 
 // New returns a taker that has no stream yet.
 func New(o Options) *Taker {
-	return &Taker{Options: o, slots: make(chan struct{}, atOnce), under: make(map[orderKey]bool), done: make(map[orderKey]*bursarv1.AnswerRequest)}
+	return &Taker{Options: o, slots: make(chan struct{}, atOnce), answers: make(map[orderKey]*bursarv1.AnswerRequest)}
+}
+
+// newRetry is the pause between attempts of a call.
+func newRetry() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast),
+		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
+	)
 }
 
 // Run takes orders until ctx ends. When it returns, no launch is under way.
 func (t *Taker) Run(ctx context.Context) error {
 	var launches sync.WaitGroup
 	defer launches.Wait()
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast),
-		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
-	)
+	retry := newRetry()
 	for ctx.Err() == nil {
 		if policy := t.Policy(); !policy.On() {
 			pause.For(offAgain, ctx.Done(), nil)
@@ -186,19 +191,13 @@ func (t *Taker) tell(ctx context.Context, answer *bursarv1.AnswerRequest) {
 // call answers an order until a coordinator has heard it, or ctx has ended: a change of leader is a
 // delay. An answer may be repeated.
 func (t *Taker) call(ctx context.Context, answer *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast), backoff.WithMaxElapsedTime(0),
-	)
 	return backoff.RetryWithData(func() (*bursarv1.AnswerResponse, error) { //nolint:wrapcheck // it is the coordinator's
 		response, err := t.Hosts.Answer(ctx, answer)
-		if err == nil {
-			return response, nil
+		if err != nil && !callers.IsTransient(err) {
+			err = backoff.Permanent(err) // the coordinator's decision
 		}
-		if code := connect.CodeOf(err); code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || code == connect.CodeResourceExhausted {
-			return nil, err //nolint:wrapcheck // as above
-		}
-		return nil, backoff.Permanent(err) // the coordinator's decision
-	}, backoff.WithContext(retry, ctx))
+		return response, err //nolint:wrapcheck // as above
+	}, backoff.WithContext(newRetry(), ctx))
 }
 
 // begin reports whether an order is new. If it was carried out, the answer is here; nil: it is
@@ -206,21 +205,20 @@ func (t *Taker) call(ctx context.Context, answer *bursarv1.AnswerRequest) (*burs
 func (t *Taker) begin(key orderKey) (answer *bursarv1.AnswerRequest, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if answer := t.done[key]; answer != nil || t.under[key] {
+	if answer, taken := t.answers[key]; taken {
 		return answer, false
 	}
-	t.under[key] = true
+	t.answers[key] = nil
 	return nil, true
 }
 
 func (t *Taker) end(key orderKey, answer *bursarv1.AnswerRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.under, key)
-	if len(t.done) >= mostDone { // the oldest are not known: those that are asked for again are few
-		clear(t.done)
+	if len(t.answers) >= mostDone { // the oldest are not known: those that are asked for again are few
+		maps.DeleteFunc(t.answers, func(_ orderKey, answer *bursarv1.AnswerRequest) bool { return answer != nil })
 	}
-	t.done[key] = answer
+	t.answers[key] = answer
 }
 
 func (t *Taker) answer(order *bursarv1.LaunchOrder) *bursarv1.AnswerRequest {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/agent/callers"
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
@@ -34,7 +34,8 @@ type coordinator struct {
 	orders   chan *bursarv1.AttachResponse
 	attached chan struct{} // has one element for each stream
 	answers  chan *bursarv1.AnswerRequest
-	refuse   error // what it answers to LaunchStarted
+	refuse   error        // what it answers to LaunchStarted
+	breaks   atomic.Int64 // how many answers it does not take whole: the connection breaks
 }
 
 func (c *coordinator) Attach(ctx context.Context, _ *bursarv1.AttachRequest, stream *connect.ServerStream[bursarv1.AttachResponse]) error {
@@ -55,6 +56,9 @@ func (c *coordinator) Attach(ctx context.Context, _ *bursarv1.AttachRequest, str
 }
 
 func (c *coordinator) Answer(_ context.Context, req *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
+	if c.breaks.Add(-1) >= 0 {
+		panic(http.ErrAbortHandler)
+	}
 	c.answers <- req
 	started := req.GetStarted()
 	if started == nil {
@@ -146,7 +150,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			"toor": {Name: "toor", UID: 0}, "daemon": {Name: "daemon", UID: 2}, "gateway": {Name: "gateway", UID: 1400}, "alias": {Name: "etl", UID: 1200},
 			"agent": {Name: "agent", UID: 1500},
 		},
-		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Check: callers.CheckLaunch, Log: slog.New(slog.DiscardHandler),
+		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -310,6 +314,20 @@ func TestARefusedConfirmationIsAFailedTry(t *testing.T) {
 	r.next(t)
 	if answer := r.next(t); !strings.Contains(answer.GetFailed().GetReason(), "it was stopped") {
 		t.Errorf("%v", answer)
+	}
+}
+
+// A connection that breaks says nothing of the launch: the agent answers again.
+func TestAnAnswerWhoseConnectionBreaksIsRepeated(t *testing.T) {
+	r := newRig(t, standard())
+	r.breaks.Store(2)
+	r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}})
+	if started := r.next(t); started.GetStarted() == nil {
+		t.Fatalf("%v", started)
+	}
+	r.breaks.Store(1)
+	if begun := r.next(t); begun.GetBegun() == nil || r.count() != 1 {
+		t.Errorf("%v, %d launched", begun, r.count())
 	}
 }
 

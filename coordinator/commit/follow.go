@@ -22,27 +22,27 @@ const (
 // It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
 // while. send gets changes that can be sent together; it may skip any, and must keep none.
 func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func([]*Event) error) error {
-	return loop.follow(ctx, after, loop.Metrics.watchers, ping, send)
+	counted := false
+	defer func() {
+		if counted {
+			loop.Metrics.watchers.Dec()
+		}
+	}()
+	begin := func() error {
+		loop.Metrics.watchers.Inc()
+		counted = true
+		return nil
+	}
+	return loop.follow(ctx, after, begin, ping, send)
 }
 
-// FollowUncounted is Follow for the server itself: it does not count among the watches of callers.
-func (loop *Loop) FollowUncounted(ctx context.Context, ping func(revision uint64) error, send func([]*Event) error) error {
-	return loop.follow(ctx, 0, uncounted{}, ping, send)
+// FollowUncounted is Follow for the server itself, from now on: it does not count among the watches
+// of callers. It calls begin once, when every later change will come.
+func (loop *Loop) FollowUncounted(ctx context.Context, begin func() error, send func([]*Event) error) error {
+	return loop.follow(ctx, 0, begin, func(uint64) error { return nil }, send)
 }
 
-// gauge counts those that follow.
-type gauge interface {
-	Inc()
-	Dec()
-}
-
-// uncounted is a gauge that shows nothing.
-type uncounted struct{}
-
-func (uncounted) Inc() {}
-func (uncounted) Dec() {}
-
-func (loop *Loop) follow(ctx context.Context, after uint64, followers gauge, ping func(revision uint64) error, send func([]*Event) error) error {
+func (loop *Loop) follow(ctx context.Context, after uint64, begin func() error, ping func(revision uint64) error, send func([]*Event) error) error {
 	// This goes through the loop: a coordinator that does not lead must not say what the latest
 	// revision is.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
@@ -56,8 +56,9 @@ func (loop *Loop) follow(ctx context.Context, after uint64, followers gauge, pin
 		return err
 	}
 	defer from.close()
-	followers.Inc()
-	defer followers.Dec()
+	if err := begin(); err != nil {
+		return err
+	}
 	if err := ping(revision); err != nil {
 		return err
 	}

@@ -23,12 +23,7 @@ func (l *Launcher) Await(ctx context.Context, id ledger.ID, done func(*ledger.Al
 		}
 		return nil
 	}
-	first := true
-	err := l.Loop.FollowUncounted(ctx, func(uint64) error {
-		if !first {
-			return nil
-		}
-		first = false // from here on every change comes
+	err := l.Loop.FollowUncounted(ctx, func() error {
 		a := ledger.Allocation{ID: id}
 		if err := l.Loop.Do(ctx, func(book *ledger.Ledger, _ ledger.Instant) {
 			if live, there := book.Get(id); there {

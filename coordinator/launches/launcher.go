@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/pause"
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -89,10 +90,7 @@ func (l *Launcher) Run(ctx context.Context) {
 			l.clear()
 			l.Hub.Cut(fmt.Errorf("this coordinator does not lead any more: %w", err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
+		pause.For(again, ctx.Done(), nil)
 	}
 }
 
@@ -100,14 +98,7 @@ func (l *Launcher) Run(ctx context.Context) {
 func (l *Launcher) follow(ctx context.Context, tries *sync.WaitGroup) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	first := true
-	return l.Loop.FollowUncounted(ctx, func(uint64) error {
-		if !first {
-			return nil
-		}
-		first = false
-		return l.begin(ctx, tries)
-	}, func(batch []*commit.Event) error {
+	return l.Loop.FollowUncounted(ctx, func() error { return l.begin(ctx, tries) }, func(batch []*commit.Event) error {
 		for _, e := range batch {
 			if a := e.Allocation; a != nil && a.Launch() != nil {
 				l.changed(ctx, tries, a)
@@ -213,18 +204,16 @@ func (l *Launcher) launch(ctx context.Context, t *try) {
 			l.fail(ctx, a, "its agent takes no orders: its file allows no engine of callers elsewhere, or it is not connected, or of an older version")
 			return
 		}
-		pause, news := orderAgain, t.secrets
+		wait, news := time.Second, t.secrets
 		if sent {
-			news = nil // the secrets are with the agent
-		} else {
-			pause = time.Second
+			wait, news = orderAgain, nil // the secrets are with the agent
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.attached:
 		case <-news:
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -15,10 +15,16 @@ import (
 // one that it names is not there, none has the labels, or those that have them are too small.
 func (l *Ledger) hostless(e *entry) bool {
 	if e.HostID == "" {
-		return !l.placer.Possible(Query{Request: e.request(), Wishes: e.Wishes})
+		return !l.possible(e)
 	}
 	h := l.hosts[e.HostID]
 	return h == nil || !h.suits(e.Wishes) || !h.account.couldEverFit(e.request())
+}
+
+// possible reports whether a host that is there, and that the request does not avoid, could take it
+// if nothing ran there.
+func (l *Ledger) possible(e *entry) bool {
+	return l.placer.Possible(Query{Request: e.request(), Wishes: e.Wishes})
 }
 
 // hostShaped says that a host has come, or has other labels or another size: it may be one that

@@ -121,7 +121,7 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	try := Try{HostID: h.ID, At: l.now, Reason: validText(c.Reason), ErrorOutput: validText(c.ErrorOutput)}
 	again := e.mayTryAgain(&try) && e.wishedHost() == ""
 	e.noteTry(&try)
-	again = again && l.anotherHost(e)
+	again = again && l.possible(e)
 	reason := notStarted(&try)
 	switch {
 	case again && e.State == Reserved:
@@ -138,14 +138,6 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	}
 	l.grantWaiting()
 	return l.lastTransition(), nil
-}
-
-// anotherHost reports whether there is a host that the request does not avoid and that could take
-// it if nothing ran there.
-func (l *Ledger) anotherHost(e *entry) bool {
-	return slices.ContainsFunc(l.hostOrder, func(h *host) bool {
-		return h.suits(e.Wishes) && !avoids(e.Wishes, h) && h.state != LostHost && h.account.couldEverFit(e.request())
-	})
 }
 
 func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }

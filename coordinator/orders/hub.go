@@ -134,13 +134,6 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	}
 }
 
-// Len is the number of agents that are attached.
-func (h *Hub) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.streams)
-}
-
 // Cut ends all streams.
 func (h *Hub) Cut(why error) {
 	h.mu.Lock()
