@@ -27,17 +27,31 @@ type Seen struct {
 	// Bytes is the most that the kernel could not take back; CacheBytes the most page cache;
 	// MappedBytes the most files that a process had mapped.
 	Bytes, CacheBytes, MappedBytes int64
-	// Processes is the most that there were.
+	// Processes is the most that two measurements in turn have found. Until there are two it is
+	// what the first has found. A process that was there at one measurement alone, such as a short
+	// command, does not count.
 	Processes int
+
+	// last is what the last measurement has found; repeated: two have.
+	last     int
+	repeated bool
 }
 
-// Add takes a measurement: bytes is the most that the kernel could not take back since the one
-// before.
+// Add takes a measurement. Its bytes are the most that the kernel could not take back since the
+// measurement before.
 func (s *Seen) Add(other Seen) {
 	s.Bytes = max(s.Bytes, other.Bytes)
 	s.CacheBytes = max(s.CacheBytes, other.CacheBytes)
 	s.MappedBytes = max(s.MappedBytes, other.MappedBytes)
-	s.Processes = max(s.Processes, other.Processes)
+	switch {
+	case s.repeated:
+		s.Processes = max(s.Processes, min(s.last, other.Processes))
+	case s.last > 0:
+		s.Processes, s.repeated = min(s.last, other.Processes), true
+	default:
+		s.Processes = max(s.Processes, other.Processes)
+	}
+	s.last = other.Processes
 }
 
 // Marks are what the kernel says at the end of an engine; 0: it says nothing.

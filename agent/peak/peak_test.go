@@ -47,6 +47,30 @@ func TestPeaks(t *testing.T) {
 	f("killed at its limit", seen(60, 10, 1), peak.Marks{CgroupBytes: 70, CacheBytes: 60, LimitBytes: 70}, 70, peak.Limit)
 }
 
+// A large file that came and went, and a command that one measurement happened to find: neither is
+// memory of the engine. Processes that stay may have used so much between two measurements.
+func TestACommandThatOneMeasurementFoundAllowsForNothing(t *testing.T) {
+	marks := peak.Marks{CgroupBytes: 446, ProcessBytes: 264}
+	for _, test := range []struct {
+		processes []int
+		want      int64
+	}{
+		{[]int{2}, 446},
+		{[]int{2, 1, 1}, 272},
+		{[]int{1, 2, 1, 3, 1}, 272},
+		{[]int{1, 2, 2, 1}, 446},
+		{[]int{0, 1, 2}, 272},
+	} {
+		var seen peak.Seen
+		for _, count := range test.processes {
+			seen.Add(peak.Seen{Bytes: 126, Processes: count})
+		}
+		if got, _ := peak.Of(seen, marks); got != test.want {
+			t.Errorf("%v processes: a peak of %d, want %d", test.processes, got, test.want)
+		}
+	}
+}
+
 // Whatever the marks: a peak is at least what was seen, and no more than was ever charged.
 func TestAPeakIsBetweenWhatWasSeenAndWhatWasCharged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

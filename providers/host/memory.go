@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
@@ -164,7 +166,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	e.marks.begin()
 	for _, i := range e.members {
 		row := &t.forest.table.rows[i]
-		if row.ended() {
+		if row.ended() || m.isInParentsMemory(row) {
 			continue
 		}
 		memory, err := m.readMapped(&t.scratch, row.thread)
@@ -203,6 +205,19 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	use.held += files
 	use.files = files
 	return use, problem
+}
+
+// isInParentsMemory reports whether a process has the address space of its parent, and the parent is
+// of the same engine. That is so between vfork and exec. The kernel counts such pages once, and
+// shows all of them for both processes. False: the kernel does not tell.
+func (m *Meter) isInParentsMemory(row *process) bool {
+	parent := m.tracker.forest.table.row(row.parent)
+	if m.exists == nil || parent == nil || parent.owner != row.owner || parent.image != row.image || parent.ended() {
+		return false
+	}
+	const addressSpace = 1 // KCMP_VM of linux/kcmp.h
+	order, _, problem := unix.Syscall6(unix.SYS_KCMP, uintptr(parent.thread), uintptr(row.thread), addressSpace, 0, 0, 0)
+	return problem == 0 && order == 0
 }
 
 // findForker finds out whether the engine's root was forked by a process that is not the engine's
