@@ -11,6 +11,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -22,6 +23,68 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Signal is a signal for an engine. The numbers are those of Linux.
+type Signal int32
+
+const (
+	Signal_SIGNAL_UNSPECIFIED Signal = 0
+	Signal_SIGNAL_HUP         Signal = 1
+	Signal_SIGNAL_INT         Signal = 2
+	Signal_SIGNAL_QUIT        Signal = 3
+	Signal_SIGNAL_USR1        Signal = 10
+	Signal_SIGNAL_USR2        Signal = 12
+	Signal_SIGNAL_TERM        Signal = 15
+)
+
+// Enum value maps for Signal.
+var (
+	Signal_name = map[int32]string{
+		0:  "SIGNAL_UNSPECIFIED",
+		1:  "SIGNAL_HUP",
+		2:  "SIGNAL_INT",
+		3:  "SIGNAL_QUIT",
+		10: "SIGNAL_USR1",
+		12: "SIGNAL_USR2",
+		15: "SIGNAL_TERM",
+	}
+	Signal_value = map[string]int32{
+		"SIGNAL_UNSPECIFIED": 0,
+		"SIGNAL_HUP":         1,
+		"SIGNAL_INT":         2,
+		"SIGNAL_QUIT":        3,
+		"SIGNAL_USR1":        10,
+		"SIGNAL_USR2":        12,
+		"SIGNAL_TERM":        15,
+	}
+)
+
+func (x Signal) Enum() *Signal {
+	p := new(Signal)
+	*p = x
+	return p
+}
+
+func (x Signal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Signal) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_engine_proto_enumTypes[0].Descriptor()
+}
+
+func (Signal) Type() protoreflect.EnumType {
+	return &file_bursar_v1_engine_proto_enumTypes[0]
+}
+
+func (x Signal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Signal.Descriptor instead.
+func (Signal) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{0}
+}
 
 // OutputStream is one of the two streams that an engine writes its output to.
 type OutputStream int32
@@ -58,11 +121,11 @@ func (x OutputStream) String() string {
 }
 
 func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_engine_proto_enumTypes[0].Descriptor()
+	return file_bursar_v1_engine_proto_enumTypes[1].Descriptor()
 }
 
 func (OutputStream) Type() protoreflect.EnumType {
-	return &file_bursar_v1_engine_proto_enumTypes[0]
+	return &file_bursar_v1_engine_proto_enumTypes[1]
 }
 
 func (x OutputStream) Number() protoreflect.EnumNumber {
@@ -71,7 +134,7 @@ func (x OutputStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputStream.Descriptor instead.
 func (OutputStream) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{0}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{1}
 }
 
 type LaunchRequest struct {
@@ -633,6 +696,514 @@ func (x *WaitResponse) GetTimedOut() bool {
 	return false
 }
 
+type LogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Which output: standard output or standard error.
+	Stream OutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=bursar.v1.OutputStream" json:"stream,omitempty"`
+	// Where to begin. Unset: at the first byte that is there.
+	//
+	// Types that are valid to be assigned to Start:
+	//
+	//	*LogsRequest_Offset
+	//	*LogsRequest_TailLines
+	//	*LogsRequest_TailBytes
+	//	*LogsRequest_Since
+	Start isLogsRequest_Start `protobuf_oneof:"start"`
+	// Go on with what the engine writes, until it has ended. Otherwise the answer ends with the output
+	// as it is now.
+	Follow        bool `protobuf:"varint,7,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LogsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetStream() OutputStream {
+	if x != nil {
+		return x.Stream
+	}
+	return OutputStream_OUTPUT_STREAM_UNSPECIFIED
+}
+
+func (x *LogsRequest) GetStart() isLogsRequest_Start {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetOffset() int64 {
+	if x != nil {
+		if x, ok := x.Start.(*LogsRequest_Offset); ok {
+			return x.Offset
+		}
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetTailLines() int32 {
+	if x != nil {
+		if x, ok := x.Start.(*LogsRequest_TailLines); ok {
+			return x.TailLines
+		}
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetTailBytes() int64 {
+	if x != nil {
+		if x, ok := x.Start.(*LogsRequest_TailBytes); ok {
+			return x.TailBytes
+		}
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Start.(*LogsRequest_Since); ok {
+			return x.Since
+		}
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type isLogsRequest_Start interface {
+	isLogsRequest_Start()
+}
+
+type LogsRequest_Offset struct {
+	// The first byte wanted; the engine's first is 0.
+	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof"`
+}
+
+type LogsRequest_TailLines struct {
+	// So many lines before the end of the output as it is now.
+	TailLines int32 `protobuf:"varint,4,opt,name=tail_lines,json=tailLines,proto3,oneof"`
+}
+
+type LogsRequest_TailBytes struct {
+	// So many bytes before it.
+	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3,oneof"`
+}
+
+type LogsRequest_Since struct {
+	// The first file that was written at or after this time.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3,oneof"`
+}
+
+func (*LogsRequest_Offset) isLogsRequest_Start() {}
+
+func (*LogsRequest_TailLines) isLogsRequest_Start() {}
+
+func (*LogsRequest_TailBytes) isLogsRequest_Start() {}
+
+func (*LogsRequest_Since) isLogsRequest_Start() {}
+
+// LogsResponse is a piece of output. The pieces are in order, and each byte comes once.
+type LogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The byte behind this piece. A call with this offset goes on there.
+	NextOffset int64 `protobuf:"varint,1,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*LogsResponse_Data
+	//	*LogsResponse_Gap
+	//	*LogsResponse_End
+	Piece isLogsResponse_Piece `protobuf_oneof:"piece"`
+	// The engine's keeper is of an older version and has not counted the bytes: offsets count from the
+	// oldest file that was there when the call began.
+	Uncounted     bool `protobuf:"varint,5,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsResponse) Reset() {
+	*x = LogsResponse{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsResponse) ProtoMessage() {}
+
+func (x *LogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
+func (*LogsResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LogsResponse) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *LogsResponse) GetPiece() isLogsResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Piece.(*LogsResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetGap() int64 {
+	if x != nil {
+		if x, ok := x.Piece.(*LogsResponse_Gap); ok {
+			return x.Gap
+		}
+	}
+	return 0
+}
+
+func (x *LogsResponse) GetEnd() *LogsEnd {
+	if x != nil {
+		if x, ok := x.Piece.(*LogsResponse_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetUncounted() bool {
+	if x != nil {
+		return x.Uncounted
+	}
+	return false
+}
+
+type isLogsResponse_Piece interface {
+	isLogsResponse_Piece()
+}
+
+type LogsResponse_Data struct {
+	// Output, at most 64 KiB.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+type LogsResponse_Gap struct {
+	// So many bytes before next_offset are gone: the files that had them were removed.
+	Gap int64 `protobuf:"varint,3,opt,name=gap,proto3,oneof"`
+}
+
+type LogsResponse_End struct {
+	// The output ends here: the engine has ended, or the call does not follow it.
+	End *LogsEnd `protobuf:"bytes,4,opt,name=end,proto3,oneof"`
+}
+
+func (*LogsResponse_Data) isLogsResponse_Piece() {}
+
+func (*LogsResponse_Gap) isLogsResponse_Piece() {}
+
+func (*LogsResponse_End) isLogsResponse_Piece() {}
+
+type LogsEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsEnd) Reset() {
+	*x = LogsEnd{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsEnd) ProtoMessage() {}
+
+func (x *LogsEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsEnd.ProtoReflect.Descriptor instead.
+func (*LogsEnd) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{9}
+}
+
+type OrderLogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Logs  *LogsRequest           `protobuf:"bytes,1,opt,name=logs,proto3" json:"logs,omitempty"`
+	// Where the agent sends the output: the URL at which agents find the coordinator that asks.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// A random secret: the agent shows it with the output.
+	Ticket []byte `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// Have the agent stop sending: the reader is gone.
+	Stop          bool `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderLogsRequest) Reset() {
+	*x = OrderLogsRequest{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderLogsRequest) ProtoMessage() {}
+
+func (x *OrderLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderLogsRequest.ProtoReflect.Descriptor instead.
+func (*OrderLogsRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OrderLogsRequest) GetLogs() *LogsRequest {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+func (x *OrderLogsRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *OrderLogsRequest) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *OrderLogsRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+type OrderLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The host that sends.
+	HostId        string `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderLogsResponse) Reset() {
+	*x = OrderLogsResponse{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderLogsResponse) ProtoMessage() {}
+
+func (x *OrderLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderLogsResponse.ProtoReflect.Descriptor instead.
+func (*OrderLogsResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OrderLogsResponse) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+type SignalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Signal        Signal                 `protobuf:"varint,2,opt,name=signal,proto3,enum=bursar.v1.Signal" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalRequest) Reset() {
+	*x = SignalRequest{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalRequest) ProtoMessage() {}
+
+func (x *SignalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
+func (*SignalRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SignalRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SignalRequest) GetSignal() Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return Signal_SIGNAL_UNSPECIFIED
+}
+
+type SignalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalResponse) Reset() {
+	*x = SignalResponse{}
+	mi := &file_bursar_v1_engine_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalResponse) ProtoMessage() {}
+
+func (x *SignalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_engine_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
+func (*SignalResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{13}
+}
+
 type LaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Active, with its process.
@@ -645,7 +1216,7 @@ type LaunchResponse struct {
 
 func (x *LaunchResponse) Reset() {
 	*x = LaunchResponse{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[7]
+	mi := &file_bursar_v1_engine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +1228,7 @@ func (x *LaunchResponse) String() string {
 func (*LaunchResponse) ProtoMessage() {}
 
 func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[7]
+	mi := &file_bursar_v1_engine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1241,7 @@ func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchResponse.ProtoReflect.Descriptor instead.
 func (*LaunchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LaunchResponse) GetAllocation() *Allocation {
@@ -710,7 +1281,7 @@ type Readiness struct {
 
 func (x *Readiness) Reset() {
 	*x = Readiness{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[8]
+	mi := &file_bursar_v1_engine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +1293,7 @@ func (x *Readiness) String() string {
 func (*Readiness) ProtoMessage() {}
 
 func (x *Readiness) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[8]
+	mi := &file_bursar_v1_engine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +1306,7 @@ func (x *Readiness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Readiness.ProtoReflect.Descriptor instead.
 func (*Readiness) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Readiness) GetCheck() isReadiness_Check {
@@ -843,7 +1414,7 @@ type LineCheck struct {
 
 func (x *LineCheck) Reset() {
 	*x = LineCheck{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[9]
+	mi := &file_bursar_v1_engine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1426,7 @@ func (x *LineCheck) String() string {
 func (*LineCheck) ProtoMessage() {}
 
 func (x *LineCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[9]
+	mi := &file_bursar_v1_engine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1439,7 @@ func (x *LineCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LineCheck.ProtoReflect.Descriptor instead.
 func (*LineCheck) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LineCheck) GetPattern() string {
@@ -899,7 +1470,7 @@ type CommandCheck struct {
 
 func (x *CommandCheck) Reset() {
 	*x = CommandCheck{}
-	mi := &file_bursar_v1_engine_proto_msgTypes[10]
+	mi := &file_bursar_v1_engine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1482,7 @@ func (x *CommandCheck) String() string {
 func (*CommandCheck) ProtoMessage() {}
 
 func (x *CommandCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_engine_proto_msgTypes[10]
+	mi := &file_bursar_v1_engine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1495,7 @@ func (x *CommandCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandCheck.ProtoReflect.Descriptor instead.
 func (*CommandCheck) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandCheck) GetCommand() []string {
@@ -938,7 +1509,7 @@ var File_bursar_v1_engine_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
-	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfb\x04\n" +
+	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x04\n" +
 	"\rLaunchRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12<\n" +
 	"\acommand\x18\x02 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
@@ -1000,7 +1571,42 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
 	"allocation\x12\x1b\n" +
-	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"l\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"\xb5\x02\n" +
+	"\vLogsRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12;\n" +
+	"\x06stream\x18\x02 \x01(\x0e2\x17.bursar.v1.OutputStreamB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06stream\x12!\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x06offset\x12,\n" +
+	"\n" +
+	"tail_lines\x18\x04 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00H\x00R\ttailLines\x12(\n" +
+	"\n" +
+	"tail_bytes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\ttailBytes\x122\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x05since\x12\x16\n" +
+	"\x06follow\x18\a \x01(\bR\x06followB\a\n" +
+	"\x05start\"\xad\x01\n" +
+	"\fLogsResponse\x12\x1f\n" +
+	"\vnext_offset\x18\x01 \x01(\x03R\n" +
+	"nextOffset\x12\x19\n" +
+	"\x04data\x18\x02 \x01(\fB\x03\x80\x01\x01H\x00R\x04data\x12\x12\n" +
+	"\x03gap\x18\x03 \x01(\x03H\x00R\x03gap\x12&\n" +
+	"\x03end\x18\x04 \x01(\v2\x12.bursar.v1.LogsEndH\x00R\x03end\x12\x1c\n" +
+	"\tuncounted\x18\x05 \x01(\bR\tuncountedB\a\n" +
+	"\x05piece\"\t\n" +
+	"\aLogsEnd\"\x9c\x01\n" +
+	"\x10OrderLogsRequest\x122\n" +
+	"\x04logs\x18\x01 \x01(\v2\x16.bursar.v1.LogsRequestB\x06\xbaH\x03\xc8\x01\x01R\x04logs\x12\x1c\n" +
+	"\x03url\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x03url\x12\"\n" +
+	"\x06ticket\x18\x03 \x01(\fB\n" +
+	"\xbaH\x04z\x02h \x80\x01\x01R\x06ticket\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\",\n" +
+	"\x11OrderLogsResponse\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\"a\n" +
+	"\rSignalRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x125\n" +
+	"\x06signal\x18\x02 \x01(\x0e2\x11.bursar.v1.SignalB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06signal\"\x10\n" +
+	"\x0eSignalResponse\"l\n" +
 	"\x0eLaunchResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -1020,14 +1626,28 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\x06stream\x18\x02 \x01(\x0e2\x17.bursar.v1.OutputStreamB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06stream\"L\n" +
 	"\fCommandCheck\x12<\n" +
 	"\acommand\x18\x01 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
-	"^[^\\x00]*$\x80\x01\x01R\acommand*a\n" +
+	"^[^\\x00]*$\x80\x01\x01R\acommand*\x84\x01\n" +
+	"\x06Signal\x12\x16\n" +
+	"\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"SIGNAL_HUP\x10\x01\x12\x0e\n" +
+	"\n" +
+	"SIGNAL_INT\x10\x02\x12\x0f\n" +
+	"\vSIGNAL_QUIT\x10\x03\x12\x0f\n" +
+	"\vSIGNAL_USR1\x10\n" +
+	"\x12\x0f\n" +
+	"\vSIGNAL_USR2\x10\f\x12\x0f\n" +
+	"\vSIGNAL_TERM\x10\x0f*a\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022\xc3\x01\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022\x85\x03\n" +
 	"\rEngineService\x12:\n" +
 	"\x05Start\x12\x17.bursar.v1.StartRequest\x1a\x18.bursar.v1.StartResponse\x127\n" +
-	"\x04Wait\x12\x16.bursar.v1.WaitRequest\x1a\x17.bursar.v1.WaitResponse\x12=\n" +
+	"\x04Wait\x12\x16.bursar.v1.WaitRequest\x1a\x17.bursar.v1.WaitResponse\x129\n" +
+	"\x04Logs\x12\x16.bursar.v1.LogsRequest\x1a\x17.bursar.v1.LogsResponse0\x01\x12F\n" +
+	"\tOrderLogs\x12\x1b.bursar.v1.OrderLogsRequest\x1a\x1c.bursar.v1.OrderLogsResponse\x12=\n" +
+	"\x06Signal\x12\x18.bursar.v1.SignalRequest\x1a\x19.bursar.v1.SignalResponse\x12=\n" +
 	"\x06Launch\x12\x18.bursar.v1.LaunchRequest\x1a\x19.bursar.v1.LaunchResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
@@ -1042,58 +1662,78 @@ func file_bursar_v1_engine_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_engine_proto_rawDescData
 }
 
-var file_bursar_v1_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_bursar_v1_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_bursar_v1_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_bursar_v1_engine_proto_goTypes = []any{
-	(OutputStream)(0),           // 0: bursar.v1.OutputStream
-	(*LaunchRequest)(nil),       // 1: bursar.v1.LaunchRequest
-	(*LaunchLogs)(nil),          // 2: bursar.v1.LaunchLogs
-	(*StartRequest)(nil),        // 3: bursar.v1.StartRequest
-	(*StartResponse)(nil),       // 4: bursar.v1.StartResponse
-	(*LaunchSpec)(nil),          // 5: bursar.v1.LaunchSpec
-	(*WaitRequest)(nil),         // 6: bursar.v1.WaitRequest
-	(*WaitResponse)(nil),        // 7: bursar.v1.WaitResponse
-	(*LaunchResponse)(nil),      // 8: bursar.v1.LaunchResponse
-	(*Readiness)(nil),           // 9: bursar.v1.Readiness
-	(*LineCheck)(nil),           // 10: bursar.v1.LineCheck
-	(*CommandCheck)(nil),        // 11: bursar.v1.CommandCheck
-	nil,                         // 12: bursar.v1.LaunchRequest.EnvironmentEntry
-	nil,                         // 13: bursar.v1.StartRequest.SecretsEntry
-	nil,                         // 14: bursar.v1.LaunchSpec.EnvironmentEntry
-	(*Resource)(nil),            // 15: bursar.v1.Resource
-	(*AllocateRequest)(nil),     // 16: bursar.v1.AllocateRequest
-	(*Allocation)(nil),          // 17: bursar.v1.Allocation
-	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
+	(Signal)(0),                   // 0: bursar.v1.Signal
+	(OutputStream)(0),             // 1: bursar.v1.OutputStream
+	(*LaunchRequest)(nil),         // 2: bursar.v1.LaunchRequest
+	(*LaunchLogs)(nil),            // 3: bursar.v1.LaunchLogs
+	(*StartRequest)(nil),          // 4: bursar.v1.StartRequest
+	(*StartResponse)(nil),         // 5: bursar.v1.StartResponse
+	(*LaunchSpec)(nil),            // 6: bursar.v1.LaunchSpec
+	(*WaitRequest)(nil),           // 7: bursar.v1.WaitRequest
+	(*WaitResponse)(nil),          // 8: bursar.v1.WaitResponse
+	(*LogsRequest)(nil),           // 9: bursar.v1.LogsRequest
+	(*LogsResponse)(nil),          // 10: bursar.v1.LogsResponse
+	(*LogsEnd)(nil),               // 11: bursar.v1.LogsEnd
+	(*OrderLogsRequest)(nil),      // 12: bursar.v1.OrderLogsRequest
+	(*OrderLogsResponse)(nil),     // 13: bursar.v1.OrderLogsResponse
+	(*SignalRequest)(nil),         // 14: bursar.v1.SignalRequest
+	(*SignalResponse)(nil),        // 15: bursar.v1.SignalResponse
+	(*LaunchResponse)(nil),        // 16: bursar.v1.LaunchResponse
+	(*Readiness)(nil),             // 17: bursar.v1.Readiness
+	(*LineCheck)(nil),             // 18: bursar.v1.LineCheck
+	(*CommandCheck)(nil),          // 19: bursar.v1.CommandCheck
+	nil,                           // 20: bursar.v1.LaunchRequest.EnvironmentEntry
+	nil,                           // 21: bursar.v1.StartRequest.SecretsEntry
+	nil,                           // 22: bursar.v1.LaunchSpec.EnvironmentEntry
+	(*Resource)(nil),              // 23: bursar.v1.Resource
+	(*AllocateRequest)(nil),       // 24: bursar.v1.AllocateRequest
+	(*Allocation)(nil),            // 25: bursar.v1.Allocation
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_bursar_v1_engine_proto_depIdxs = []int32{
-	12, // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
-	2,  // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
-	15, // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
-	16, // 3: bursar.v1.StartRequest.request:type_name -> bursar.v1.AllocateRequest
-	5,  // 4: bursar.v1.StartRequest.launch:type_name -> bursar.v1.LaunchSpec
-	13, // 5: bursar.v1.StartRequest.secrets:type_name -> bursar.v1.StartRequest.SecretsEntry
-	17, // 6: bursar.v1.StartResponse.allocation:type_name -> bursar.v1.Allocation
-	14, // 7: bursar.v1.LaunchSpec.environment:type_name -> bursar.v1.LaunchSpec.EnvironmentEntry
-	2,  // 8: bursar.v1.LaunchSpec.logs:type_name -> bursar.v1.LaunchLogs
-	9,  // 9: bursar.v1.LaunchSpec.ready:type_name -> bursar.v1.Readiness
-	18, // 10: bursar.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	17, // 11: bursar.v1.WaitResponse.allocation:type_name -> bursar.v1.Allocation
-	17, // 12: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
-	10, // 13: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
-	11, // 14: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
-	18, // 15: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
-	0,  // 16: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
-	3,  // 17: bursar.v1.EngineService.Start:input_type -> bursar.v1.StartRequest
-	6,  // 18: bursar.v1.EngineService.Wait:input_type -> bursar.v1.WaitRequest
-	1,  // 19: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
-	4,  // 20: bursar.v1.EngineService.Start:output_type -> bursar.v1.StartResponse
-	7,  // 21: bursar.v1.EngineService.Wait:output_type -> bursar.v1.WaitResponse
-	8,  // 22: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	20, // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
+	3,  // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
+	23, // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
+	24, // 3: bursar.v1.StartRequest.request:type_name -> bursar.v1.AllocateRequest
+	6,  // 4: bursar.v1.StartRequest.launch:type_name -> bursar.v1.LaunchSpec
+	21, // 5: bursar.v1.StartRequest.secrets:type_name -> bursar.v1.StartRequest.SecretsEntry
+	25, // 6: bursar.v1.StartResponse.allocation:type_name -> bursar.v1.Allocation
+	22, // 7: bursar.v1.LaunchSpec.environment:type_name -> bursar.v1.LaunchSpec.EnvironmentEntry
+	3,  // 8: bursar.v1.LaunchSpec.logs:type_name -> bursar.v1.LaunchLogs
+	17, // 9: bursar.v1.LaunchSpec.ready:type_name -> bursar.v1.Readiness
+	26, // 10: bursar.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	25, // 11: bursar.v1.WaitResponse.allocation:type_name -> bursar.v1.Allocation
+	1,  // 12: bursar.v1.LogsRequest.stream:type_name -> bursar.v1.OutputStream
+	27, // 13: bursar.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	11, // 14: bursar.v1.LogsResponse.end:type_name -> bursar.v1.LogsEnd
+	9,  // 15: bursar.v1.OrderLogsRequest.logs:type_name -> bursar.v1.LogsRequest
+	0,  // 16: bursar.v1.SignalRequest.signal:type_name -> bursar.v1.Signal
+	25, // 17: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
+	18, // 18: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
+	19, // 19: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
+	26, // 20: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
+	1,  // 21: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
+	4,  // 22: bursar.v1.EngineService.Start:input_type -> bursar.v1.StartRequest
+	7,  // 23: bursar.v1.EngineService.Wait:input_type -> bursar.v1.WaitRequest
+	9,  // 24: bursar.v1.EngineService.Logs:input_type -> bursar.v1.LogsRequest
+	12, // 25: bursar.v1.EngineService.OrderLogs:input_type -> bursar.v1.OrderLogsRequest
+	14, // 26: bursar.v1.EngineService.Signal:input_type -> bursar.v1.SignalRequest
+	2,  // 27: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
+	5,  // 28: bursar.v1.EngineService.Start:output_type -> bursar.v1.StartResponse
+	8,  // 29: bursar.v1.EngineService.Wait:output_type -> bursar.v1.WaitResponse
+	10, // 30: bursar.v1.EngineService.Logs:output_type -> bursar.v1.LogsResponse
+	13, // 31: bursar.v1.EngineService.OrderLogs:output_type -> bursar.v1.OrderLogsResponse
+	15, // 32: bursar.v1.EngineService.Signal:output_type -> bursar.v1.SignalResponse
+	16, // 33: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_engine_proto_init() }
@@ -1104,7 +1744,18 @@ func file_bursar_v1_engine_proto_init() {
 	file_bursar_v1_allocation_proto_init()
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_engine_proto_msgTypes[1].OneofWrappers = []any{}
+	file_bursar_v1_engine_proto_msgTypes[7].OneofWrappers = []any{
+		(*LogsRequest_Offset)(nil),
+		(*LogsRequest_TailLines)(nil),
+		(*LogsRequest_TailBytes)(nil),
+		(*LogsRequest_Since)(nil),
+	}
 	file_bursar_v1_engine_proto_msgTypes[8].OneofWrappers = []any{
+		(*LogsResponse_Data)(nil),
+		(*LogsResponse_Gap)(nil),
+		(*LogsResponse_End)(nil),
+	}
+	file_bursar_v1_engine_proto_msgTypes[15].OneofWrappers = []any{
 		(*Readiness_Port)(nil),
 		(*Readiness_File)(nil),
 		(*Readiness_Line)(nil),
@@ -1115,8 +1766,8 @@ func file_bursar_v1_engine_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_engine_proto_rawDesc), len(file_bursar_v1_engine_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   14,
+			NumEnums:      2,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1208,6 +1208,9 @@ type AttachResponse struct {
 	//
 	//	*AttachResponse_Launch
 	//	*AttachResponse_Stop
+	//	*AttachResponse_Signal
+	//	*AttachResponse_SendOutput
+	//	*AttachResponse_StopSending
 	Order         isAttachResponse_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,6 +1278,33 @@ func (x *AttachResponse) GetStop() *StopOrder {
 	return nil
 }
 
+func (x *AttachResponse) GetSignal() *SignalOrder {
+	if x != nil {
+		if x, ok := x.Order.(*AttachResponse_Signal); ok {
+			return x.Signal
+		}
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetSendOutput() *SendOutputOrder {
+	if x != nil {
+		if x, ok := x.Order.(*AttachResponse_SendOutput); ok {
+			return x.SendOutput
+		}
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetStopSending() *StopSendingOrder {
+	if x != nil {
+		if x, ok := x.Order.(*AttachResponse_StopSending); ok {
+			return x.StopSending
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Order interface {
 	isAttachResponse_Order()
 }
@@ -1287,9 +1317,27 @@ type AttachResponse_Stop struct {
 	Stop *StopOrder `protobuf:"bytes,3,opt,name=stop,proto3,oneof"`
 }
 
+type AttachResponse_Signal struct {
+	Signal *SignalOrder `protobuf:"bytes,4,opt,name=signal,proto3,oneof"`
+}
+
+type AttachResponse_SendOutput struct {
+	SendOutput *SendOutputOrder `protobuf:"bytes,5,opt,name=send_output,json=sendOutput,proto3,oneof"`
+}
+
+type AttachResponse_StopSending struct {
+	StopSending *StopSendingOrder `protobuf:"bytes,6,opt,name=stop_sending,json=stopSending,proto3,oneof"`
+}
+
 func (*AttachResponse_Launch) isAttachResponse_Order() {}
 
 func (*AttachResponse_Stop) isAttachResponse_Order() {}
+
+func (*AttachResponse_Signal) isAttachResponse_Order() {}
+
+func (*AttachResponse_SendOutput) isAttachResponse_Order() {}
+
+func (*AttachResponse_StopSending) isAttachResponse_Order() {}
 
 // LaunchOrder asks an agent to launch the engine of a reservation of its host. An agent that does
 // not know the reservation sends a heartbeat first: the grant has to come in its own Sync.
@@ -1421,7 +1469,10 @@ type AnswerRequest struct {
 	//	*AnswerRequest_Started
 	//	*AnswerRequest_Begun
 	//	*AnswerRequest_Failed
-	Result        isAnswerRequest_Result `protobuf_oneof:"result"`
+	//	*AnswerRequest_Signaled
+	Result isAnswerRequest_Result `protobuf_oneof:"result"`
+	// Of a SignalOrder.
+	Number        uint64 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1518,6 +1569,22 @@ func (x *AnswerRequest) GetFailed() *LaunchFailed {
 	return nil
 }
 
+func (x *AnswerRequest) GetSignaled() *SignalDone {
+	if x != nil {
+		if x, ok := x.Result.(*AnswerRequest_Signaled); ok {
+			return x.Signaled
+		}
+	}
+	return nil
+}
+
+func (x *AnswerRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 type isAnswerRequest_Result interface {
 	isAnswerRequest_Result()
 }
@@ -1534,11 +1601,17 @@ type AnswerRequest_Failed struct {
 	Failed *LaunchFailed `protobuf:"bytes,6,opt,name=failed,proto3,oneof"`
 }
 
+type AnswerRequest_Signaled struct {
+	Signaled *SignalDone `protobuf:"bytes,8,opt,name=signaled,proto3,oneof"`
+}
+
 func (*AnswerRequest_Started) isAnswerRequest_Result() {}
 
 func (*AnswerRequest_Begun) isAnswerRequest_Result() {}
 
 func (*AnswerRequest_Failed) isAnswerRequest_Result() {}
+
+func (*AnswerRequest_Signaled) isAnswerRequest_Result() {}
 
 // LaunchStarted says that the engine's process is there and waits. It confirms the engine: the
 // answer, with the active allocation, says that the program may be executed. If the call fails, or
@@ -1696,6 +1769,52 @@ func (x *LaunchFailed) GetErrorOutput() string {
 	return ""
 }
 
+// SignalDone says what became of a SignalOrder.
+type SignalDone struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why the signal was not sent; empty: it was.
+	Problem       string `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalDone) Reset() {
+	*x = SignalDone{}
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalDone) ProtoMessage() {}
+
+func (x *SignalDone) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalDone.ProtoReflect.Descriptor instead.
+func (*SignalDone) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SignalDone) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type AnswerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of LaunchStarted.
@@ -1706,7 +1825,7 @@ type AnswerResponse struct {
 
 func (x *AnswerResponse) Reset() {
 	*x = AnswerResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1837,7 @@ func (x *AnswerResponse) String() string {
 func (*AnswerResponse) ProtoMessage() {}
 
 func (x *AnswerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1850,7 @@ func (x *AnswerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerResponse.ProtoReflect.Descriptor instead.
 func (*AnswerResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AnswerResponse) GetAllocation() *Allocation {
@@ -1753,7 +1872,7 @@ type ClusterIdentity struct {
 
 func (x *ClusterIdentity) Reset() {
 	*x = ClusterIdentity{}
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1884,7 @@ func (x *ClusterIdentity) String() string {
 func (*ClusterIdentity) ProtoMessage() {}
 
 func (x *ClusterIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1897,7 @@ func (x *ClusterIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterIdentity.ProtoReflect.Descriptor instead.
 func (*ClusterIdentity) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClusterIdentity) GetCluster() string {
@@ -1832,15 +1951,18 @@ type EngineReport struct {
 	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	// How far an engine is that was started with a readiness, and why it failed. In every report of
 	// the engine. Unset, as from an older agent: its agent watches nothing.
-	Phase         Phase  `protobuf:"varint,13,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
-	PhaseReason   string `protobuf:"bytes,14,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	Phase       Phase  `protobuf:"varint,13,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	PhaseReason string `protobuf:"bytes,14,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	// The folder on the host with its output, if the agent has launched it. In every report of the
+	// engine: a coordinator learns from it that a launch has begun, if the answer was lost.
+	LogDirectory  string `protobuf:"bytes,15,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1974,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1987,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EngineReport) GetAllocationId() string {
@@ -1973,6 +2095,13 @@ func (x *EngineReport) GetPhaseReason() string {
 	return ""
 }
 
+func (x *EngineReport) GetLogDirectory() string {
+	if x != nil {
+		return x.LogDirectory
+	}
+	return ""
+}
+
 // EngineEnd is the tombstone of an engine whose last process ended.
 type EngineEnd struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1997,7 +2126,7 @@ type EngineEnd struct {
 
 func (x *EngineEnd) Reset() {
 	*x = EngineEnd{}
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2138,7 @@ func (x *EngineEnd) String() string {
 func (*EngineEnd) ProtoMessage() {}
 
 func (x *EngineEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2151,7 @@ func (x *EngineEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineEnd.ProtoReflect.Descriptor instead.
 func (*EngineEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EngineEnd) GetAllocationId() string {
@@ -2118,7 +2247,7 @@ type Veto struct {
 
 func (x *Veto) Reset() {
 	*x = Veto{}
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2259,7 @@ func (x *Veto) String() string {
 func (*Veto) ProtoMessage() {}
 
 func (x *Veto) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2272,7 @@ func (x *Veto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Veto.ProtoReflect.Descriptor instead.
 func (*Veto) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Veto) GetAllocationId() string {
@@ -2202,7 +2331,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2343,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2356,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SyncResponse) GetEpoch() uint64 {
@@ -2319,7 +2448,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2460,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2473,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopOrder) GetAllocationId() string {
@@ -2368,6 +2497,355 @@ func (x *StopOrder) GetReason() string {
 	return ""
 }
 
+// SignalOrder asks an agent to send a signal to the main process of an engine.
+type SignalOrder struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
+	Signal       Signal                 `protobuf:"varint,2,opt,name=signal,proto3,enum=bursar.v1.Signal" json:"signal,omitempty"`
+	// For the answer.
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalOrder) Reset() {
+	*x = SignalOrder{}
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalOrder) ProtoMessage() {}
+
+func (x *SignalOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalOrder.ProtoReflect.Descriptor instead.
+func (*SignalOrder) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SignalOrder) GetAllocationId() string {
+	if x != nil {
+		return x.AllocationId
+	}
+	return ""
+}
+
+func (x *SignalOrder) GetSignal() Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return Signal_SIGNAL_UNSPECIFIED
+}
+
+func (x *SignalOrder) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// SendOutputOrder asks an agent to send the output of an engine by SendOutput, to a coordinator.
+type SendOutputOrder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Logs  *LogsRequest           `protobuf:"bytes,1,opt,name=logs,proto3" json:"logs,omitempty"`
+	// The coordinator. The agent sends nothing to one that is not among its own.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// A secret, for SendOutput. It has no debug_redact, or the agent would not get it either.
+	Ticket []byte `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// Whose readers the agent counts this one with.
+	Reader        string `protobuf:"bytes,4,opt,name=reader,proto3" json:"reader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendOutputOrder) Reset() {
+	*x = SendOutputOrder{}
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendOutputOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendOutputOrder) ProtoMessage() {}
+
+func (x *SendOutputOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendOutputOrder.ProtoReflect.Descriptor instead.
+func (*SendOutputOrder) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SendOutputOrder) GetLogs() *LogsRequest {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+func (x *SendOutputOrder) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *SendOutputOrder) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *SendOutputOrder) GetReader() string {
+	if x != nil {
+		return x.Reader
+	}
+	return ""
+}
+
+// StopSendingOrder ends a SendOutputOrder.
+type StopSendingOrder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the order.
+	Ticket        []byte `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopSendingOrder) Reset() {
+	*x = StopSendingOrder{}
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopSendingOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopSendingOrder) ProtoMessage() {}
+
+func (x *StopSendingOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopSendingOrder.ProtoReflect.Descriptor instead.
+func (*StopSendingOrder) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *StopSendingOrder) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+type SendOutputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These three are in the first message alone.
+	HostId      string `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Ticket      []byte `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// In every message but the first.
+	Output *LogsResponse `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	// In the last message, if the output cannot be read or read on.
+	Problem       *OutputProblem `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendOutputRequest) Reset() {
+	*x = SendOutputRequest{}
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendOutputRequest) ProtoMessage() {}
+
+func (x *SendOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendOutputRequest.ProtoReflect.Descriptor instead.
+func (*SendOutputRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SendOutputRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *SendOutputRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *SendOutputRequest) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *SendOutputRequest) GetOutput() *LogsResponse {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *SendOutputRequest) GetProblem() *OutputProblem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+// OutputProblem says why an agent cannot send output.
+type OutputProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A code of the Connect protocol, such as failed_precondition.
+	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputProblem) Reset() {
+	*x = OutputProblem{}
+	mi := &file_bursar_v1_host_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputProblem) ProtoMessage() {}
+
+func (x *OutputProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputProblem.ProtoReflect.Descriptor instead.
+func (*OutputProblem) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *OutputProblem) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *OutputProblem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type SendOutputResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendOutputResponse) Reset() {
+	*x = SendOutputResponse{}
+	mi := &file_bursar_v1_host_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendOutputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendOutputResponse) ProtoMessage() {}
+
+func (x *SendOutputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendOutputResponse.ProtoReflect.Descriptor instead.
+func (*SendOutputResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{27}
+}
+
 type DeregisterRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
@@ -2379,7 +2857,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2869,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2882,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeregisterRequest) GetHostId() string {
@@ -2429,7 +2907,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2919,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2932,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{29}
 }
 
 type HostServiceGetRequest struct {
@@ -2468,7 +2946,7 @@ type HostServiceGetRequest struct {
 
 func (x *HostServiceGetRequest) Reset() {
 	*x = HostServiceGetRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	mi := &file_bursar_v1_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2958,7 @@ func (x *HostServiceGetRequest) String() string {
 func (*HostServiceGetRequest) ProtoMessage() {}
 
 func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[23]
+	mi := &file_bursar_v1_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2971,7 @@ func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HostServiceGetRequest) GetId() string {
@@ -2519,7 +2997,7 @@ type HostServiceGetResponse struct {
 
 func (x *HostServiceGetResponse) Reset() {
 	*x = HostServiceGetResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	mi := &file_bursar_v1_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +3009,7 @@ func (x *HostServiceGetResponse) String() string {
 func (*HostServiceGetResponse) ProtoMessage() {}
 
 func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	mi := &file_bursar_v1_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +3022,7 @@ func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HostServiceGetResponse) GetHost() *Host {
@@ -2574,7 +3052,7 @@ type HostServiceListRequest struct {
 
 func (x *HostServiceListRequest) Reset() {
 	*x = HostServiceListRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	mi := &file_bursar_v1_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +3064,7 @@ func (x *HostServiceListRequest) String() string {
 func (*HostServiceListRequest) ProtoMessage() {}
 
 func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	mi := &file_bursar_v1_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +3077,7 @@ func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HostServiceListRequest) GetPageSize() int32 {
@@ -2656,7 +3134,7 @@ type HostServiceListResponse struct {
 
 func (x *HostServiceListResponse) Reset() {
 	*x = HostServiceListResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[26]
+	mi := &file_bursar_v1_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +3146,7 @@ func (x *HostServiceListResponse) String() string {
 func (*HostServiceListResponse) ProtoMessage() {}
 
 func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[26]
+	mi := &file_bursar_v1_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +3159,7 @@ func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HostServiceListResponse) GetHosts() []*Host {
@@ -2719,7 +3197,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[27]
+	mi := &file_bursar_v1_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +3209,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[27]
+	mi := &file_bursar_v1_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +3222,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CordonRequest) GetHostId() string {
@@ -2777,7 +3255,7 @@ type CordonResponse struct {
 
 func (x *CordonResponse) Reset() {
 	*x = CordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[28]
+	mi := &file_bursar_v1_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +3267,7 @@ func (x *CordonResponse) String() string {
 func (*CordonResponse) ProtoMessage() {}
 
 func (x *CordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[28]
+	mi := &file_bursar_v1_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +3280,7 @@ func (x *CordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonResponse.ProtoReflect.Descriptor instead.
 func (*CordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CordonResponse) GetHost() *Host {
@@ -2821,7 +3299,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[29]
+	mi := &file_bursar_v1_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +3311,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[29]
+	mi := &file_bursar_v1_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +3324,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UncordonRequest) GetHostId() string {
@@ -2865,7 +3343,7 @@ type UncordonResponse struct {
 
 func (x *UncordonResponse) Reset() {
 	*x = UncordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[30]
+	mi := &file_bursar_v1_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3355,7 @@ func (x *UncordonResponse) String() string {
 func (*UncordonResponse) ProtoMessage() {}
 
 func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[30]
+	mi := &file_bursar_v1_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3368,7 @@ func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonResponse.ProtoReflect.Descriptor instead.
 func (*UncordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UncordonResponse) GetHost() *Host {
@@ -2913,7 +3391,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[31]
+	mi := &file_bursar_v1_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3403,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[31]
+	mi := &file_bursar_v1_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3416,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainRequest) GetHostId() string {
@@ -2971,7 +3449,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[32]
+	mi := &file_bursar_v1_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3461,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[32]
+	mi := &file_bursar_v1_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3474,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DrainResponse) GetHost() *Host {
@@ -3017,7 +3495,7 @@ type AcceptRequest struct {
 
 func (x *AcceptRequest) Reset() {
 	*x = AcceptRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[33]
+	mi := &file_bursar_v1_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +3507,7 @@ func (x *AcceptRequest) String() string {
 func (*AcceptRequest) ProtoMessage() {}
 
 func (x *AcceptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[33]
+	mi := &file_bursar_v1_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +3520,7 @@ func (x *AcceptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptRequest.ProtoReflect.Descriptor instead.
 func (*AcceptRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{33}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AcceptRequest) GetHostId() string {
@@ -3071,7 +3549,7 @@ type AcceptResponse struct {
 
 func (x *AcceptResponse) Reset() {
 	*x = AcceptResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[34]
+	mi := &file_bursar_v1_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3561,7 @@ func (x *AcceptResponse) String() string {
 func (*AcceptResponse) ProtoMessage() {}
 
 func (x *AcceptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[34]
+	mi := &file_bursar_v1_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3574,7 @@ func (x *AcceptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptResponse.ProtoReflect.Descriptor instead.
 func (*AcceptResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{34}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AcceptResponse) GetAccepted() []*Allocation {
@@ -3117,7 +3595,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\b\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x16bursar/v1/engine.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\b\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -3262,11 +3740,15 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\rAttachRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x8d\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xc0\x02\n" +
 	"\x0eAttachResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x06launch\x18\x02 \x01(\v2\x16.bursar.v1.LaunchOrderH\x00R\x06launch\x12*\n" +
-	"\x04stop\x18\x03 \x01(\v2\x14.bursar.v1.StopOrderH\x00R\x04stopB\a\n" +
+	"\x04stop\x18\x03 \x01(\v2\x14.bursar.v1.StopOrderH\x00R\x04stop\x120\n" +
+	"\x06signal\x18\x04 \x01(\v2\x16.bursar.v1.SignalOrderH\x00R\x06signal\x12=\n" +
+	"\vsend_output\x18\x05 \x01(\v2\x1a.bursar.v1.SendOutputOrderH\x00R\n" +
+	"sendOutput\x12@\n" +
+	"\fstop_sending\x18\x06 \x01(\v2\x1b.bursar.v1.StopSendingOrderH\x00R\vstopSendingB\a\n" +
 	"\x05order\"\x87\x01\n" +
 	"\vLaunchOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12%\n" +
@@ -3277,7 +3759,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\tvariables\x18\x01 \x03(\v2'.bursar.v1.LaunchSecrets.VariablesEntryB\x03\x80\x01\x01R\tvariables\x1a<\n" +
 	"\x0eVariablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbd\x03\n" +
 	"\rAnswerRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12.\n" +
@@ -3285,7 +3767,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x0egrant_revision\x18\x04 \x01(\x04R\rgrantRevision\x124\n" +
 	"\astarted\x18\a \x01(\v2\x18.bursar.v1.LaunchStartedH\x00R\astarted\x12.\n" +
 	"\x05begun\x18\x05 \x01(\v2\x16.bursar.v1.LaunchBegunH\x00R\x05begun\x121\n" +
-	"\x06failed\x18\x06 \x01(\v2\x17.bursar.v1.LaunchFailedH\x00R\x06failedB\b\n" +
+	"\x06failed\x18\x06 \x01(\v2\x17.bursar.v1.LaunchFailedH\x00R\x06failed\x123\n" +
+	"\bsignaled\x18\b \x01(\v2\x15.bursar.v1.SignalDoneH\x00R\bsignaled\x12\x16\n" +
+	"\x06number\x18\t \x01(\x04R\x06numberB\b\n" +
 	"\x06result\"i\n" +
 	"\rLaunchStarted\x124\n" +
 	"\aprocess\x18\x01 \x01(\v2\x12.bursar.v1.ProcessB\x06\xbaH\x03\xc8\x01\x01R\aprocess\x12\"\n" +
@@ -3294,14 +3778,17 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\rlog_directory\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"`\n" +
 	"\fLaunchFailed\x12 \n" +
 	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12.\n" +
-	"\ferror_output\x18\x02 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\"G\n" +
+	"\ferror_output\x18\x02 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\"0\n" +
+	"\n" +
+	"SignalDone\x12\"\n" +
+	"\aproblem\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\"G\n" +
 	"\x0eAnswerResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
 	"allocation\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
-	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xa8\x06\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xd7\x06\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -3320,7 +3807,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
 	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12&\n" +
 	"\x05phase\x18\r \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12+\n" +
-	"\fphase_reason\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\"\xcd\x04\n" +
+	"\fphase_reason\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\x12-\n" +
+	"\rlog_directory\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xcd\x04\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -3359,7 +3847,29 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\tStopOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"N\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"u\n" +
+	"\vSignalOrder\x12#\n" +
+	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12)\n" +
+	"\x06signal\x18\x02 \x01(\x0e2\x11.bursar.v1.SignalR\x06signal\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"\x7f\n" +
+	"\x0fSendOutputOrder\x12*\n" +
+	"\x04logs\x18\x01 \x01(\v2\x16.bursar.v1.LogsRequestR\x04logs\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\x12\x16\n" +
+	"\x06reader\x18\x04 \x01(\tR\x06reader\"*\n" +
+	"\x10StopSendingOrder\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\fR\x06ticket\"\xe1\x01\n" +
+	"\x11SendOutputRequest\x12!\n" +
+	"\ahost_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06hostId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
+	"\x06ticket\x18\x03 \x01(\fB\n" +
+	"\xbaH\x04z\x02\x18 \x80\x01\x01R\x06ticket\x12/\n" +
+	"\x06output\x18\x04 \x01(\v2\x17.bursar.v1.LogsResponseR\x06output\x122\n" +
+	"\aproblem\x18\x05 \x01(\v2\x18.bursar.v1.OutputProblemR\aproblem\"P\n" +
+	"\rOutputProblem\x12\x1b\n" +
+	"\x04code\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04code\x12\"\n" +
+	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\"\x14\n" +
+	"\x12SendOutputResponse\"N\n" +
 	"\x11DeregisterRequest\x12#\n" +
 	"\ahost_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x06hostId\x12\x14\n" +
@@ -3428,7 +3938,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x17SYNC_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SYNC_ACTION_RESYNC\x10\x01\x12\x15\n" +
 	"\x11SYNC_ACTION_DRAIN\x10\x02\x12\x18\n" +
-	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xfa\x05\n" +
+	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xc7\x06\n" +
 	"\vHostService\x12C\n" +
 	"\bRegister\x12\x1a.bursar.v1.RegisterRequest\x1a\x1b.bursar.v1.RegisterResponse\x127\n" +
 	"\x04Sync\x12\x16.bursar.v1.SyncRequest\x1a\x17.bursar.v1.SyncResponse\x12I\n" +
@@ -3440,7 +3950,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bUncordon\x12\x1a.bursar.v1.UncordonRequest\x1a\x1b.bursar.v1.UncordonResponse\x12:\n" +
 	"\x05Drain\x12\x17.bursar.v1.DrainRequest\x1a\x18.bursar.v1.DrainResponse\x12?\n" +
 	"\x06Attach\x12\x18.bursar.v1.AttachRequest\x1a\x19.bursar.v1.AttachResponse0\x01\x12=\n" +
-	"\x06Answer\x12\x18.bursar.v1.AnswerRequest\x1a\x19.bursar.v1.AnswerResponse\x12=\n" +
+	"\x06Answer\x12\x18.bursar.v1.AnswerRequest\x1a\x19.bursar.v1.AnswerResponse\x12K\n" +
+	"\n" +
+	"SendOutput\x12\x1c.bursar.v1.SendOutputRequest\x1a\x1d.bursar.v1.SendOutputResponse(\x01\x12=\n" +
 	"\x06Accept\x12\x18.bursar.v1.AcceptRequest\x1a\x19.bursar.v1.AcceptResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
@@ -3456,7 +3968,7 @@ func file_bursar_v1_host_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_bursar_v1_host_proto_goTypes = []any{
 	(HostState)(0),                  // 0: bursar.v1.HostState
 	(SyncAction)(0),                 // 1: bursar.v1.SyncAction
@@ -3474,138 +3986,158 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*LaunchStarted)(nil),           // 13: bursar.v1.LaunchStarted
 	(*LaunchBegun)(nil),             // 14: bursar.v1.LaunchBegun
 	(*LaunchFailed)(nil),            // 15: bursar.v1.LaunchFailed
-	(*AnswerResponse)(nil),          // 16: bursar.v1.AnswerResponse
-	(*ClusterIdentity)(nil),         // 17: bursar.v1.ClusterIdentity
-	(*EngineReport)(nil),            // 18: bursar.v1.EngineReport
-	(*EngineEnd)(nil),               // 19: bursar.v1.EngineEnd
-	(*Veto)(nil),                    // 20: bursar.v1.Veto
-	(*SyncResponse)(nil),            // 21: bursar.v1.SyncResponse
-	(*StopOrder)(nil),               // 22: bursar.v1.StopOrder
-	(*DeregisterRequest)(nil),       // 23: bursar.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),      // 24: bursar.v1.DeregisterResponse
-	(*HostServiceGetRequest)(nil),   // 25: bursar.v1.HostServiceGetRequest
-	(*HostServiceGetResponse)(nil),  // 26: bursar.v1.HostServiceGetResponse
-	(*HostServiceListRequest)(nil),  // 27: bursar.v1.HostServiceListRequest
-	(*HostServiceListResponse)(nil), // 28: bursar.v1.HostServiceListResponse
-	(*CordonRequest)(nil),           // 29: bursar.v1.CordonRequest
-	(*CordonResponse)(nil),          // 30: bursar.v1.CordonResponse
-	(*UncordonRequest)(nil),         // 31: bursar.v1.UncordonRequest
-	(*UncordonResponse)(nil),        // 32: bursar.v1.UncordonResponse
-	(*DrainRequest)(nil),            // 33: bursar.v1.DrainRequest
-	(*DrainResponse)(nil),           // 34: bursar.v1.DrainResponse
-	(*AcceptRequest)(nil),           // 35: bursar.v1.AcceptRequest
-	(*AcceptResponse)(nil),          // 36: bursar.v1.AcceptResponse
-	nil,                             // 37: bursar.v1.Host.LabelsEntry
-	nil,                             // 38: bursar.v1.HostSample.DegradedEntry
-	nil,                             // 39: bursar.v1.RegisterRequest.LabelsEntry
-	nil,                             // 40: bursar.v1.LaunchSecrets.VariablesEntry
-	nil,                             // 41: bursar.v1.HostServiceListRequest.LabelsEntry
-	(*Account)(nil),                 // 42: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
-	(*Resource)(nil),                // 44: bursar.v1.Resource
-	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
-	(*Process)(nil),                 // 46: bursar.v1.Process
-	(*Allocation)(nil),              // 47: bursar.v1.Allocation
-	(*OverUse)(nil),                 // 48: bursar.v1.OverUse
-	(*LeaderEnd)(nil),               // 49: bursar.v1.LeaderEnd
-	(*Incident)(nil),                // 50: bursar.v1.Incident
-	(*OverUseRule)(nil),             // 51: bursar.v1.OverUseRule
-	(PeakSource)(0),                 // 52: bursar.v1.PeakSource
-	(Phase)(0),                      // 53: bursar.v1.Phase
-	(*ExitStatus)(nil),              // 54: bursar.v1.ExitStatus
+	(*SignalDone)(nil),              // 16: bursar.v1.SignalDone
+	(*AnswerResponse)(nil),          // 17: bursar.v1.AnswerResponse
+	(*ClusterIdentity)(nil),         // 18: bursar.v1.ClusterIdentity
+	(*EngineReport)(nil),            // 19: bursar.v1.EngineReport
+	(*EngineEnd)(nil),               // 20: bursar.v1.EngineEnd
+	(*Veto)(nil),                    // 21: bursar.v1.Veto
+	(*SyncResponse)(nil),            // 22: bursar.v1.SyncResponse
+	(*StopOrder)(nil),               // 23: bursar.v1.StopOrder
+	(*SignalOrder)(nil),             // 24: bursar.v1.SignalOrder
+	(*SendOutputOrder)(nil),         // 25: bursar.v1.SendOutputOrder
+	(*StopSendingOrder)(nil),        // 26: bursar.v1.StopSendingOrder
+	(*SendOutputRequest)(nil),       // 27: bursar.v1.SendOutputRequest
+	(*OutputProblem)(nil),           // 28: bursar.v1.OutputProblem
+	(*SendOutputResponse)(nil),      // 29: bursar.v1.SendOutputResponse
+	(*DeregisterRequest)(nil),       // 30: bursar.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),      // 31: bursar.v1.DeregisterResponse
+	(*HostServiceGetRequest)(nil),   // 32: bursar.v1.HostServiceGetRequest
+	(*HostServiceGetResponse)(nil),  // 33: bursar.v1.HostServiceGetResponse
+	(*HostServiceListRequest)(nil),  // 34: bursar.v1.HostServiceListRequest
+	(*HostServiceListResponse)(nil), // 35: bursar.v1.HostServiceListResponse
+	(*CordonRequest)(nil),           // 36: bursar.v1.CordonRequest
+	(*CordonResponse)(nil),          // 37: bursar.v1.CordonResponse
+	(*UncordonRequest)(nil),         // 38: bursar.v1.UncordonRequest
+	(*UncordonResponse)(nil),        // 39: bursar.v1.UncordonResponse
+	(*DrainRequest)(nil),            // 40: bursar.v1.DrainRequest
+	(*DrainResponse)(nil),           // 41: bursar.v1.DrainResponse
+	(*AcceptRequest)(nil),           // 42: bursar.v1.AcceptRequest
+	(*AcceptResponse)(nil),          // 43: bursar.v1.AcceptResponse
+	nil,                             // 44: bursar.v1.Host.LabelsEntry
+	nil,                             // 45: bursar.v1.HostSample.DegradedEntry
+	nil,                             // 46: bursar.v1.RegisterRequest.LabelsEntry
+	nil,                             // 47: bursar.v1.LaunchSecrets.VariablesEntry
+	nil,                             // 48: bursar.v1.HostServiceListRequest.LabelsEntry
+	(*Account)(nil),                 // 49: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(*Resource)(nil),                // 51: bursar.v1.Resource
+	(*durationpb.Duration)(nil),     // 52: google.protobuf.Duration
+	(*Process)(nil),                 // 53: bursar.v1.Process
+	(*Allocation)(nil),              // 54: bursar.v1.Allocation
+	(*OverUse)(nil),                 // 55: bursar.v1.OverUse
+	(*LeaderEnd)(nil),               // 56: bursar.v1.LeaderEnd
+	(*Incident)(nil),                // 57: bursar.v1.Incident
+	(*OverUseRule)(nil),             // 58: bursar.v1.OverUseRule
+	(PeakSource)(0),                 // 59: bursar.v1.PeakSource
+	(Phase)(0),                      // 60: bursar.v1.Phase
+	(*ExitStatus)(nil),              // 61: bursar.v1.ExitStatus
+	(Signal)(0),                     // 62: bursar.v1.Signal
+	(*LogsRequest)(nil),             // 63: bursar.v1.LogsRequest
+	(*LogsResponse)(nil),            // 64: bursar.v1.LogsResponse
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
-	37, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
+	44, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
 	0,  // 1: bursar.v1.Host.state:type_name -> bursar.v1.HostState
-	42, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
+	49, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
 	3,  // 3: bursar.v1.Host.sample:type_name -> bursar.v1.HostSample
-	43, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
-	43, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
-	44, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	43, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
-	43, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	38, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	50, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
+	50, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
+	51, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
+	50, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
+	50, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	45, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
 	4,  // 10: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	39, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	44, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	44, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	45, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	45, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	46, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	51, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	51, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	52, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	52, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
 	3,  // 16: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	18, // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	19, // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	20, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	44, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	17, // 21: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
+	19, // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	20, // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	21, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	51, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	18, // 21: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
 	10, // 22: bursar.v1.AttachResponse.launch:type_name -> bursar.v1.LaunchOrder
-	22, // 23: bursar.v1.AttachResponse.stop:type_name -> bursar.v1.StopOrder
-	40, // 24: bursar.v1.LaunchSecrets.variables:type_name -> bursar.v1.LaunchSecrets.VariablesEntry
-	13, // 25: bursar.v1.AnswerRequest.started:type_name -> bursar.v1.LaunchStarted
-	14, // 26: bursar.v1.AnswerRequest.begun:type_name -> bursar.v1.LaunchBegun
-	15, // 27: bursar.v1.AnswerRequest.failed:type_name -> bursar.v1.LaunchFailed
-	46, // 28: bursar.v1.LaunchStarted.process:type_name -> bursar.v1.Process
-	47, // 29: bursar.v1.AnswerResponse.allocation:type_name -> bursar.v1.Allocation
-	44, // 30: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	47, // 31: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	48, // 32: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	44, // 33: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	49, // 34: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
-	50, // 35: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
-	51, // 36: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
-	52, // 37: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
-	45, // 38: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
-	53, // 39: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
-	43, // 40: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	54, // 41: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	44, // 42: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	44, // 43: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	49, // 44: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	50, // 45: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
-	52, // 46: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
-	45, // 47: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
-	47, // 48: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	22, // 49: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	45, // 50: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 51: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	45, // 52: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	45, // 53: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 54: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	41, // 55: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 56: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 57: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	45, // 58: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 59: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 60: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	45, // 61: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 62: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	47, // 63: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 64: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 65: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	23, // 66: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	25, // 67: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	27, // 68: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	29, // 69: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	31, // 70: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	33, // 71: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	8,  // 72: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
-	12, // 73: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
-	35, // 74: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 75: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	21, // 76: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	24, // 77: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	26, // 78: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	28, // 79: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	30, // 80: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	32, // 81: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	34, // 82: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	9,  // 83: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
-	16, // 84: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
-	36, // 85: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	75, // [75:86] is the sub-list for method output_type
-	64, // [64:75] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	23, // 23: bursar.v1.AttachResponse.stop:type_name -> bursar.v1.StopOrder
+	24, // 24: bursar.v1.AttachResponse.signal:type_name -> bursar.v1.SignalOrder
+	25, // 25: bursar.v1.AttachResponse.send_output:type_name -> bursar.v1.SendOutputOrder
+	26, // 26: bursar.v1.AttachResponse.stop_sending:type_name -> bursar.v1.StopSendingOrder
+	47, // 27: bursar.v1.LaunchSecrets.variables:type_name -> bursar.v1.LaunchSecrets.VariablesEntry
+	13, // 28: bursar.v1.AnswerRequest.started:type_name -> bursar.v1.LaunchStarted
+	14, // 29: bursar.v1.AnswerRequest.begun:type_name -> bursar.v1.LaunchBegun
+	15, // 30: bursar.v1.AnswerRequest.failed:type_name -> bursar.v1.LaunchFailed
+	16, // 31: bursar.v1.AnswerRequest.signaled:type_name -> bursar.v1.SignalDone
+	53, // 32: bursar.v1.LaunchStarted.process:type_name -> bursar.v1.Process
+	54, // 33: bursar.v1.AnswerResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 34: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	54, // 35: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	55, // 36: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	51, // 37: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	56, // 38: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
+	57, // 39: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
+	58, // 40: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
+	59, // 41: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
+	52, // 42: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
+	60, // 43: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
+	50, // 44: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	61, // 45: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	51, // 46: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	51, // 47: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	56, // 48: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	57, // 49: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	59, // 50: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
+	52, // 51: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
+	54, // 52: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	23, // 53: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	52, // 54: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 55: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	52, // 56: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	52, // 57: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	62, // 58: bursar.v1.SignalOrder.signal:type_name -> bursar.v1.Signal
+	63, // 59: bursar.v1.SendOutputOrder.logs:type_name -> bursar.v1.LogsRequest
+	64, // 60: bursar.v1.SendOutputRequest.output:type_name -> bursar.v1.LogsResponse
+	28, // 61: bursar.v1.SendOutputRequest.problem:type_name -> bursar.v1.OutputProblem
+	2,  // 62: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	48, // 63: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 64: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 65: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	52, // 66: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 67: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 68: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	52, // 69: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 70: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	54, // 71: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 72: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 73: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	30, // 74: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	32, // 75: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	34, // 76: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	36, // 77: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	38, // 78: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	40, // 79: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	8,  // 80: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
+	12, // 81: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
+	27, // 82: bursar.v1.HostService.SendOutput:input_type -> bursar.v1.SendOutputRequest
+	42, // 83: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 84: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	22, // 85: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	31, // 86: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	33, // 87: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	35, // 88: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	37, // 89: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	39, // 90: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	41, // 91: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	9,  // 92: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
+	17, // 93: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
+	29, // 94: bursar.v1.HostService.SendOutput:output_type -> bursar.v1.SendOutputResponse
+	43, // 95: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	84, // [84:96] is the sub-list for method output_type
+	72, // [72:84] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
@@ -3615,17 +4147,22 @@ func file_bursar_v1_host_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_allocation_proto_init()
+	file_bursar_v1_engine_proto_init()
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_host_proto_msgTypes[0].OneofWrappers = []any{}
 	file_bursar_v1_host_proto_msgTypes[1].OneofWrappers = []any{}
 	file_bursar_v1_host_proto_msgTypes[7].OneofWrappers = []any{
 		(*AttachResponse_Launch)(nil),
 		(*AttachResponse_Stop)(nil),
+		(*AttachResponse_Signal)(nil),
+		(*AttachResponse_SendOutput)(nil),
+		(*AttachResponse_StopSending)(nil),
 	}
 	file_bursar_v1_host_proto_msgTypes[10].OneofWrappers = []any{
 		(*AnswerRequest_Started)(nil),
 		(*AnswerRequest_Begun)(nil),
 		(*AnswerRequest_Failed)(nil),
+		(*AnswerRequest_Signaled)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3633,7 +4170,7 @@ func file_bursar_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_host_proto_rawDesc), len(file_bursar_v1_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,12 @@ const (
 	EngineServiceStartProcedure = "/bursar.v1.EngineService/Start"
 	// EngineServiceWaitProcedure is the fully-qualified name of the EngineService's Wait RPC.
 	EngineServiceWaitProcedure = "/bursar.v1.EngineService/Wait"
+	// EngineServiceLogsProcedure is the fully-qualified name of the EngineService's Logs RPC.
+	EngineServiceLogsProcedure = "/bursar.v1.EngineService/Logs"
+	// EngineServiceOrderLogsProcedure is the fully-qualified name of the EngineService's OrderLogs RPC.
+	EngineServiceOrderLogsProcedure = "/bursar.v1.EngineService/OrderLogs"
+	// EngineServiceSignalProcedure is the fully-qualified name of the EngineService's Signal RPC.
+	EngineServiceSignalProcedure = "/bursar.v1.EngineService/Signal"
 	// EngineServiceLaunchProcedure is the fully-qualified name of the EngineService's Launch RPC.
 	EngineServiceLaunchProcedure = "/bursar.v1.EngineService/Launch"
 )
@@ -59,6 +65,26 @@ type EngineServiceClient interface {
 	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
 	// engine from one try to the next.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
+	// Logs sends a stream of an engine's output, from any byte, while the engine runs and as long as
+	// its files are there after. The caller needs the rights that it needs to see error_output. If the
+	// call is lost, the caller goes on at the byte behind the last that it has. An agent serves it,
+	// too, for the engines of its host.
+	//
+	// Errors: NOT_FOUND: there is no such allocation. PERMISSION_DENIED. FAILED_PRECONDITION: no agent
+	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
+	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
+	// is not attached. UNIMPLEMENTED: an older coordinator leads, or the host has an older agent.
+	Logs(context.Context, *v1.LogsRequest) (*connect.ServerStreamForClient[v1.LogsResponse], error)
+	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
+	// leader, with the credentials of the reader, to have an agent send the output. The leader checks
+	// the rights of the reader. It answers when the agent has the order.
+	OrderLogs(context.Context, *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error)
+	// Signal sends a signal to the main process of an engine. The caller needs the rights that it
+	// needs to stop the engine. An agent serves it, too, for the engines of its host.
+	//
+	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
+	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached.
+	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
 	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
@@ -94,6 +120,24 @@ func NewEngineServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(engineServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
+		logs: connect.NewClient[v1.LogsRequest, v1.LogsResponse](
+			httpClient,
+			baseURL+EngineServiceLogsProcedure,
+			connect.WithSchema(engineServiceMethods.ByName("Logs")),
+			connect.WithClientOptions(opts...),
+		),
+		orderLogs: connect.NewClient[v1.OrderLogsRequest, v1.OrderLogsResponse](
+			httpClient,
+			baseURL+EngineServiceOrderLogsProcedure,
+			connect.WithSchema(engineServiceMethods.ByName("OrderLogs")),
+			connect.WithClientOptions(opts...),
+		),
+		signal: connect.NewClient[v1.SignalRequest, v1.SignalResponse](
+			httpClient,
+			baseURL+EngineServiceSignalProcedure,
+			connect.WithSchema(engineServiceMethods.ByName("Signal")),
+			connect.WithClientOptions(opts...),
+		),
 		launch: connect.NewClient[v1.LaunchRequest, v1.LaunchResponse](
 			httpClient,
 			baseURL+EngineServiceLaunchProcedure,
@@ -105,9 +149,12 @@ func NewEngineServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // engineServiceClient implements EngineServiceClient.
 type engineServiceClient struct {
-	start  *connect.Client[v1.StartRequest, v1.StartResponse]
-	wait   *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	launch *connect.Client[v1.LaunchRequest, v1.LaunchResponse]
+	start     *connect.Client[v1.StartRequest, v1.StartResponse]
+	wait      *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	logs      *connect.Client[v1.LogsRequest, v1.LogsResponse]
+	orderLogs *connect.Client[v1.OrderLogsRequest, v1.OrderLogsResponse]
+	signal    *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	launch    *connect.Client[v1.LaunchRequest, v1.LaunchResponse]
 }
 
 // Start calls bursar.v1.EngineService.Start.
@@ -122,6 +169,29 @@ func (c *engineServiceClient) Start(ctx context.Context, req *v1.StartRequest) (
 // Wait calls bursar.v1.EngineService.Wait.
 func (c *engineServiceClient) Wait(ctx context.Context, req *v1.WaitRequest) (*v1.WaitResponse, error) {
 	response, err := c.wait.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Logs calls bursar.v1.EngineService.Logs.
+func (c *engineServiceClient) Logs(ctx context.Context, req *v1.LogsRequest) (*connect.ServerStreamForClient[v1.LogsResponse], error) {
+	return c.logs.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// OrderLogs calls bursar.v1.EngineService.OrderLogs.
+func (c *engineServiceClient) OrderLogs(ctx context.Context, req *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error) {
+	response, err := c.orderLogs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Signal calls bursar.v1.EngineService.Signal.
+func (c *engineServiceClient) Signal(ctx context.Context, req *v1.SignalRequest) (*v1.SignalResponse, error) {
+	response, err := c.signal.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -155,6 +225,26 @@ type EngineServiceHandler interface {
 	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
 	// engine from one try to the next.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
+	// Logs sends a stream of an engine's output, from any byte, while the engine runs and as long as
+	// its files are there after. The caller needs the rights that it needs to see error_output. If the
+	// call is lost, the caller goes on at the byte behind the last that it has. An agent serves it,
+	// too, for the engines of its host.
+	//
+	// Errors: NOT_FOUND: there is no such allocation. PERMISSION_DENIED. FAILED_PRECONDITION: no agent
+	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
+	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
+	// is not attached. UNIMPLEMENTED: an older coordinator leads, or the host has an older agent.
+	Logs(context.Context, *v1.LogsRequest, *connect.ServerStream[v1.LogsResponse]) error
+	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
+	// leader, with the credentials of the reader, to have an agent send the output. The leader checks
+	// the rights of the reader. It answers when the agent has the order.
+	OrderLogs(context.Context, *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error)
+	// Signal sends a signal to the main process of an engine. The caller needs the rights that it
+	// needs to stop the engine. An agent serves it, too, for the engines of its host.
+	//
+	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
+	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached.
+	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
 	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
@@ -186,6 +276,24 @@ func NewEngineServiceHandler(svc EngineServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(engineServiceMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
+	engineServiceLogsHandler := connect.NewServerStreamHandlerSimple(
+		EngineServiceLogsProcedure,
+		svc.Logs,
+		connect.WithSchema(engineServiceMethods.ByName("Logs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	engineServiceOrderLogsHandler := connect.NewUnaryHandlerSimple(
+		EngineServiceOrderLogsProcedure,
+		svc.OrderLogs,
+		connect.WithSchema(engineServiceMethods.ByName("OrderLogs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	engineServiceSignalHandler := connect.NewUnaryHandlerSimple(
+		EngineServiceSignalProcedure,
+		svc.Signal,
+		connect.WithSchema(engineServiceMethods.ByName("Signal")),
+		connect.WithHandlerOptions(opts...),
+	)
 	engineServiceLaunchHandler := connect.NewUnaryHandlerSimple(
 		EngineServiceLaunchProcedure,
 		svc.Launch,
@@ -198,6 +306,12 @@ func NewEngineServiceHandler(svc EngineServiceHandler, opts ...connect.HandlerOp
 			engineServiceStartHandler.ServeHTTP(w, r)
 		case EngineServiceWaitProcedure:
 			engineServiceWaitHandler.ServeHTTP(w, r)
+		case EngineServiceLogsProcedure:
+			engineServiceLogsHandler.ServeHTTP(w, r)
+		case EngineServiceOrderLogsProcedure:
+			engineServiceOrderLogsHandler.ServeHTTP(w, r)
+		case EngineServiceSignalProcedure:
+			engineServiceSignalHandler.ServeHTTP(w, r)
 		case EngineServiceLaunchProcedure:
 			engineServiceLaunchHandler.ServeHTTP(w, r)
 		default:
@@ -215,6 +329,18 @@ func (UnimplementedEngineServiceHandler) Start(context.Context, *v1.StartRequest
 
 func (UnimplementedEngineServiceHandler) Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Wait is not implemented"))
+}
+
+func (UnimplementedEngineServiceHandler) Logs(context.Context, *v1.LogsRequest, *connect.ServerStream[v1.LogsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Logs is not implemented"))
+}
+
+func (UnimplementedEngineServiceHandler) OrderLogs(context.Context, *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.OrderLogs is not implemented"))
+}
+
+func (UnimplementedEngineServiceHandler) Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.EngineService.Signal is not implemented"))
 }
 
 func (UnimplementedEngineServiceHandler) Launch(context.Context, *v1.LaunchRequest) (*v1.LaunchResponse, error) {

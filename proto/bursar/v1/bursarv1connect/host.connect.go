@@ -53,6 +53,8 @@ const (
 	HostServiceAttachProcedure = "/bursar.v1.HostService/Attach"
 	// HostServiceAnswerProcedure is the fully-qualified name of the HostService's Answer RPC.
 	HostServiceAnswerProcedure = "/bursar.v1.HostService/Answer"
+	// HostServiceSendOutputProcedure is the fully-qualified name of the HostService's SendOutput RPC.
+	HostServiceSendOutputProcedure = "/bursar.v1.HostService/SendOutput"
 	// HostServiceAcceptProcedure is the fully-qualified name of the HostService's Accept RPC.
 	HostServiceAcceptProcedure = "/bursar.v1.HostService/Accept"
 )
@@ -84,6 +86,10 @@ type HostServiceClient interface {
 	Attach(context.Context, *v1.AttachRequest) (*connect.ServerStreamForClient[v1.AttachResponse], error)
 	// Answer says what became of an order.
 	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
+	// SendOutput is for the agent of a host that was ordered to send the output of an engine. The
+	// coordinator reads as fast as the reader of the output does. It ends the call when the reader is
+	// gone.
+	SendOutput(context.Context) (*connect.ClientStreamForClientSimple[v1.SendOutputRequest, v1.SendOutputResponse], error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
 	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
@@ -162,6 +168,12 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(hostServiceMethods.ByName("Answer")),
 			connect.WithClientOptions(opts...),
 		),
+		sendOutput: connect.NewClient[v1.SendOutputRequest, v1.SendOutputResponse](
+			httpClient,
+			baseURL+HostServiceSendOutputProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("SendOutput")),
+			connect.WithClientOptions(opts...),
+		),
 		accept: connect.NewClient[v1.AcceptRequest, v1.AcceptResponse](
 			httpClient,
 			baseURL+HostServiceAcceptProcedure,
@@ -183,6 +195,7 @@ type hostServiceClient struct {
 	drain      *connect.Client[v1.DrainRequest, v1.DrainResponse]
 	attach     *connect.Client[v1.AttachRequest, v1.AttachResponse]
 	answer     *connect.Client[v1.AnswerRequest, v1.AnswerResponse]
+	sendOutput *connect.Client[v1.SendOutputRequest, v1.SendOutputResponse]
 	accept     *connect.Client[v1.AcceptRequest, v1.AcceptResponse]
 }
 
@@ -272,6 +285,11 @@ func (c *hostServiceClient) Answer(ctx context.Context, req *v1.AnswerRequest) (
 	return nil, err
 }
 
+// SendOutput calls bursar.v1.HostService.SendOutput.
+func (c *hostServiceClient) SendOutput(ctx context.Context) (*connect.ClientStreamForClientSimple[v1.SendOutputRequest, v1.SendOutputResponse], error) {
+	return c.sendOutput.CallClientStreamSimple(ctx)
+}
+
 // Accept calls bursar.v1.HostService.Accept.
 func (c *hostServiceClient) Accept(ctx context.Context, req *v1.AcceptRequest) (*v1.AcceptResponse, error) {
 	response, err := c.accept.CallUnary(ctx, connect.NewRequest(req))
@@ -308,6 +326,10 @@ type HostServiceHandler interface {
 	Attach(context.Context, *v1.AttachRequest, *connect.ServerStream[v1.AttachResponse]) error
 	// Answer says what became of an order.
 	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
+	// SendOutput is for the agent of a host that was ordered to send the output of an engine. The
+	// coordinator reads as fast as the reader of the output does. It ends the call when the reader is
+	// gone.
+	SendOutput(context.Context, *connect.ClientStream[v1.SendOutputRequest]) (*v1.SendOutputResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
 	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
@@ -382,6 +404,12 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(hostServiceMethods.ByName("Answer")),
 		connect.WithHandlerOptions(opts...),
 	)
+	hostServiceSendOutputHandler := connect.NewClientStreamHandlerSimple(
+		HostServiceSendOutputProcedure,
+		svc.SendOutput,
+		connect.WithSchema(hostServiceMethods.ByName("SendOutput")),
+		connect.WithHandlerOptions(opts...),
+	)
 	hostServiceAcceptHandler := connect.NewUnaryHandlerSimple(
 		HostServiceAcceptProcedure,
 		svc.Accept,
@@ -410,6 +438,8 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 			hostServiceAttachHandler.ServeHTTP(w, r)
 		case HostServiceAnswerProcedure:
 			hostServiceAnswerHandler.ServeHTTP(w, r)
+		case HostServiceSendOutputProcedure:
+			hostServiceSendOutputHandler.ServeHTTP(w, r)
 		case HostServiceAcceptProcedure:
 			hostServiceAcceptHandler.ServeHTTP(w, r)
 		default:
@@ -459,6 +489,10 @@ func (UnimplementedHostServiceHandler) Attach(context.Context, *v1.AttachRequest
 
 func (UnimplementedHostServiceHandler) Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Answer is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) SendOutput(context.Context, *connect.ClientStream[v1.SendOutputRequest]) (*v1.SendOutputResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.SendOutput is not implemented"))
 }
 
 func (UnimplementedHostServiceHandler) Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error) {
