@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,15 +210,8 @@ func OwnedByUs(dir string) bool {
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o022 == 0
 }
 
-func listens(ctx context.Context, socket string) bool {
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
-}
+// listens reports whether somebody listens at a socket, and lets the caller in.
+func listens(ctx context.Context, socket string) bool { return connects(ctx, "unix", socket) }
 
 // TryingAgain ends what is said of a call that has no answer yet.
 const TryingAgain = "; trying again"
