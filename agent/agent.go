@@ -60,6 +60,9 @@ type Deps struct {
 	// Waiting are the same coordinators for requests that wait: better over HTTP/2, where a
 	// thousand of them share a connection. Nil: Allocations.
 	Waiting bursarv1connect.AllocationServiceClient
+	// Engines are the same coordinators for calls that wait for engines. Nil: the agent asks
+	// Allocations after each heartbeat.
+	Engines bursarv1connect.EngineServiceClient
 	// Finder says which coordinator leads, so that the agent reports to a new leader at once. Nil:
 	// the agent does not know. The clients may use the same.
 	Finder discovery.Finder

@@ -130,7 +130,7 @@ func (a *Agent) connect() {
 	})
 	a.callers = callers.New(callers.Options{
 		State: a.state, Engines: a.engines, Reports: a.reports, Cgroups: a.cgroups, Meter: deps.Meter, Opener: opener,
-		Allocations: deps.Allocations, Waiting: deps.Waiting, Users: a.users, Admit: a.socket.Admitted.Wait, Settings: a.forCallers,
+		Allocations: deps.Allocations, Waiting: deps.Waiting, Upstream: deps.Engines, Users: a.users, Admit: a.socket.Admitted.Wait, Settings: a.forCallers,
 		MeasureDue: a.measureDue, SyncDue: a.syncDue, FreshMemory: a.readFreshMemory, Vetoed: a.countVeto,
 		Background: a.running.Go, Log: a.log,
 	})

@@ -72,7 +72,7 @@ func (s *routes) handler(local bool) http.Handler {
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if local { // over TCP nobody knows whose engine it would be
-		mux.Handle(bursarv1connect.NewEngineServiceHandler(s.agent.callers.EngineService(), options))
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(s.agent.callers.EngineService(s.stopping), options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)

@@ -8,6 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
@@ -23,6 +24,7 @@ type allocationService struct {
 	store  store.Store
 	labels *label.Preprocessor
 	waits  *waitStreams
+	hub    *orders.Hub // nil: agents get all orders with their heartbeats
 }
 
 // Allocate reserves, waits or refuses.
@@ -174,6 +176,9 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
 		return l.ReleaseLost(now, c, lost)
 	})
+	if err == nil {
+		s.orderStop(&a)
+	}
 	m, err := s.answerEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
@@ -306,7 +311,18 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "an active one")
 	}
+	s.orderStop(&a)
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
+}
+
+// orderStop tells the host's agent at once that an engine is to be stopped, if the agent is attached.
+// Its next heartbeat has the order, too: one that is lost, or comes twice, does no harm.
+func (s *allocationService) orderStop(a *ledger.Allocation) {
+	if s.hub == nil || !a.Stopping || !a.State.Live() {
+		return
+	}
+	order := &bursarv1.StopOrder{AllocationId: a.ID.String(), Grace: wire.DurationMessage(a.StopGrace), Reason: a.StopReason}
+	s.hub.Offer(a.HostID, &bursarv1.AttachResponse{Epoch: s.loop.Epoch(), Order: &bursarv1.AttachResponse_Stop{Stop: order}})
 }
 
 // target is who asks, and for which allocation.

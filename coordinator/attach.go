@@ -71,8 +71,10 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
 			Reason: wire.CleanText(result.Failed.GetReason()), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
 		})
+	case *bursarv1.AnswerRequest_Signaled:
+		s.signals.Answered(req.GetHostId(), req.GetNumber(), wire.CleanText(result.Signaled.GetProblem()))
 	default:
-		err = wire.FieldError("result", "", "started, begun or failed")
+		err = wire.FieldError("result", "", "started, begun, failed or signaled")
 	}
 	if err != nil {
 		return nil, err

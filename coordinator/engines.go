@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
@@ -26,6 +27,7 @@ import (
 type engineService struct {
 	allocations *allocationService
 	launcher    *launches.Launcher
+	signals     *orders.Signals
 }
 
 // maxLaunchBytes bounds what is to be executed, encoded: it is a row of the store until then.

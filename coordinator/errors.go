@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
@@ -185,6 +186,22 @@ func ledgerCode(err error) connect.Code {
 	}
 	if _, ok := errors.AsType[*commit.PatienceError](err); ok {
 		return connect.CodeDeadlineExceeded
+	}
+	return orderCode(err)
+}
+
+// orderCode is the code of an order to an agent that was not carried out; 0 for other errors. An
+// order without an answer is not UNAVAILABLE: clients repeat a call that is, and the order may have
+// been carried out.
+func orderCode(err error) connect.Code {
+	if _, ok := errors.AsType[*orders.NotAttachedError](err); ok {
+		return connect.CodeUnavailable
+	}
+	if _, ok := errors.AsType[*orders.UnansweredError](err); ok {
+		return connect.CodeDeadlineExceeded
+	}
+	if _, ok := errors.AsType[*orders.ProblemError](err); ok {
+		return connect.CodeFailedPrecondition
 	}
 	return 0
 }

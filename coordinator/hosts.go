@@ -28,6 +28,7 @@ type hostService struct {
 	// hub has the streams of agents, and launcher takes their answers.
 	hub      *orders.Hub
 	launcher *launches.Launcher
+	signals  *orders.Signals
 }
 
 // Deregister removes a host.

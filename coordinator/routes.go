@@ -45,13 +45,13 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mux := http.NewServeMux()
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
-	service := &allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}
+	service := &allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams(), hub: s.hub}
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(service, options...)
 	mount(path, allocations)
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf, hub: s.hub, launcher: s.launcher}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf, hub: s.hub, launcher: s.launcher, signals: s.signals}, options...)
 	mount(hostPath, hosts)
-	enginePath, engines := bursarv1connect.NewEngineServiceHandler(&engineService{allocations: service, launcher: s.launcher}, options...)
+	enginePath, engines := bursarv1connect.NewEngineServiceHandler(&engineService{allocations: service, launcher: s.launcher, signals: s.signals}, options...)
 	mount(enginePath, engines)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop, labels: labels}, options...)
 	mount(quotaPath, quotas)

@@ -86,6 +86,7 @@ type Server struct {
 	pollers   *clusters.Pollers
 	hub       *orders.Hub
 	launcher  *launches.Launcher
+	signals   *orders.Signals
 	clock     core.Steady
 	timeouts  auth.Timeouts
 	handler   http.Handler
@@ -174,6 +175,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
 	s.hub = orders.New()
+	s.signals = orders.NewSignals(s.hub)
 	s.launcher = launches.New(s.loop, s.store, s.hub, s.log)
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())

@@ -3,11 +3,30 @@ package coordinator
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
+	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func (*engineService) Signal(context.Context, *bursarv1.SignalRequest) (*bursarv1.SignalResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, nil)
+// Signal has the agent of an engine's host send a signal to the engine's main process.
+func (s *engineService) Signal(ctx context.Context, req *bursarv1.SignalRequest) (*bursarv1.SignalResponse, error) {
+	actor, id, err := s.allocations.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	a, err := commit.Decide(ctx, s.allocations.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Signaled(now, actor, id)
+	}))
+	if err != nil {
+		return nil, s.allocations.describeEnded(ctx, id, err, "an engine that runs")
+	}
+	auth.Parked(ctx)
+	defer auth.Resumed(ctx)
+	order := &bursarv1.SignalOrder{AllocationId: id.String(), Signal: req.GetSignal(), Caller: wire.CleanText(actor.Name)}
+	if err := s.signals.Send(ctx, a.HostID, s.allocations.loop.Epoch(), order); err != nil {
+		return nil, err
+	}
+	return &bursarv1.SignalResponse{}, nil
 }

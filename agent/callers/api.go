@@ -37,7 +37,7 @@ type Settings struct {
 	SystemUsers, BannedUsers []string
 }
 
-// Options are the parts that the API needs. All of them are required.
+// Options are the parts that the API needs. All of them are required but Upstream.
 type Options struct {
 	State   *hoststate.State
 	Engines *engine.Engines
@@ -47,6 +47,8 @@ type Options struct {
 	Opener  *process.Opener
 	// Allocations are the coordinators, and Waiting the same for requests that wait.
 	Allocations, Waiting bursarv1connect.AllocationServiceClient
+	// Upstream are the same for engines: Wait. Nil: the coordinators are asked after each heartbeat.
+	Upstream bursarv1connect.EngineServiceClient
 	// Users finds accounts of the machine.
 	Users osuser.Users
 	// Admit takes a call that may last in, or says why its caller has too many of them.
@@ -73,6 +75,7 @@ type API struct {
 	meter                Meter
 	opener               *process.Opener
 	allocations, waiting bursarv1connect.AllocationServiceClient
+	upstream             bursarv1connect.EngineServiceClient // nil: there is none
 	users                osuser.Users
 	admit                func(caller admission.Caller) (ended func(), err error)
 	settings             func() Settings

@@ -17,7 +17,12 @@ import (
 )
 
 // engineService is EngineService for this host: the agent itself starts an engine.
-type engineService struct{ *API }
+type engineService struct {
+	*API
+
+	// stopping ends when the agent is about to: calls that wait are then answered.
+	stopping context.Context //nolint:containedctx // lives as long as the server
+}
 
 var _ bursarv1connect.EngineServiceHandler = engineService{}
 

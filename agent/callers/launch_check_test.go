@@ -60,7 +60,7 @@ func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	}
 	defer ended()
 	ctx := socket.WithCaller(t.Context(), user)
-	_, err = s.EngineService().Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
+	_, err = s.EngineService(ctx).Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many requests") {
 		t.Errorf("%v", err)
 	}

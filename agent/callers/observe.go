@@ -53,8 +53,7 @@ func (a *API) ownHost(ctx context.Context, id string) error {
 		return err
 	}
 	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings().HostID))
+		return a.elsewhere(id, on)
 	}
 	return nil
 }

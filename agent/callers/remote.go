@@ -14,19 +14,10 @@ func (s engineService) Start(context.Context, *bursarv1.StartRequest) (*bursarv1
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("an agent starts engines of its own host alone: want Launch, or Start of a coordinator, with a token or a certificate"))
 }
 
-// Wait is served by coordinators alone.
-func (s engineService) Wait(context.Context, *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("want Wait of a coordinator"))
-}
-
 func (engineService) Logs(context.Context, *bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, nil)
 }
 
 func (engineService) OrderLogs(context.Context, *bursarv1.OrderLogsRequest) (*bursarv1.OrderLogsResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, nil)
-}
-
-func (engineService) Signal(context.Context, *bursarv1.SignalRequest) (*bursarv1.SignalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, nil)
 }

@@ -10,7 +10,7 @@ import (
 func New(o Options) *API {
 	return &API{
 		state: o.State, engines: o.Engines, reports: o.Reports, cgroups: o.Cgroups, meter: o.Meter, opener: o.Opener,
-		allocations: o.Allocations, waiting: o.Waiting, users: o.Users, admit: o.Admit, settings: o.Settings,
+		allocations: o.Allocations, waiting: o.Waiting, upstream: o.Upstream, users: o.Users, admit: o.Admit, settings: o.Settings,
 		measureDue: o.MeasureDue, syncDue: o.SyncDue, freshMemory: o.FreshMemory, vetoed: o.Vetoed, background: o.Background, log: o.Log,
 		waits: newWaitStreams(o.Waiting, o.Allocations, o.Background, o.Log), unconfirmed: make(map[string]*unconfirmed),
 	}
@@ -25,5 +25,8 @@ func (a *API) Allocations(stopping context.Context) bursarv1connect.AllocationSe
 	return &service{API: a, stopping: stopping}
 }
 
-// EngineService serves EngineService. It needs callers that a socket shows.
-func (a *API) EngineService() bursarv1connect.EngineServiceHandler { return engineService{a} }
+// EngineService serves EngineService. It needs callers that a socket shows. stopping ends when the
+// agent is about to.
+func (a *API) EngineService(stopping context.Context) bursarv1connect.EngineServiceHandler {
+	return engineService{API: a, stopping: stopping}
+}

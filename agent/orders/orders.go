@@ -47,6 +47,7 @@ type Engines interface {
 	BeginLaunch(ctx context.Context, id string) (ended func(), err error)
 	Launch(ctx context.Context, l engine.Launch) (active *bursarv1.Allocation, logDir string, err error)
 	Stop(ctx context.Context, order *bursarv1.StopOrder)
+	Signal(ctx context.Context, id string, signal bursarv1.Signal, by string) error
 }
 
 // Users looks accounts up; osuser.Users is one.
@@ -70,7 +71,8 @@ type Options struct {
 type Taker struct {
 	Options
 
-	slots chan struct{}
+	slots   chan struct{} // of launches
+	signals chan struct{} // of answers to signals
 
 	mu sync.Mutex
 	// answers are those to orders that were taken; nil: the launch is under way. Guarded by mu.
@@ -85,7 +87,7 @@ type orderKey struct {
 
 // New returns a taker that has no stream yet.
 func New(o Options) *Taker {
-	return &Taker{Options: o, slots: make(chan struct{}, atOnce), answers: make(map[orderKey]*bursarv1.AnswerRequest)}
+	return &Taker{Options: o, slots: make(chan struct{}, atOnce), signals: make(chan struct{}, signalsAtOnce), answers: make(map[orderKey]*bursarv1.AnswerRequest)}
 }
 
 // newRetry is the pause between attempts of a call.
@@ -127,6 +129,7 @@ func (t *Taker) Run(ctx context.Context) error {
 
 // take takes the orders of one stream.
 func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
+	running := ctx // an engine's stop goes on after the stream that the order came by
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive := time.AfterFunc(silence, cancel)
@@ -146,7 +149,9 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 		case *bursarv1.AttachResponse_Launch:
 			launches.Go(func() { t.launch(context.WithoutCancel(ctx), order.Launch) })
 		case *bursarv1.AttachResponse_Stop:
-			t.Engines.Stop(ctx, order.Stop)
+			t.Engines.Stop(running, order.Stop)
+		case *bursarv1.AttachResponse_Signal:
+			launches.Go(func() { t.signal(running, order.Signal) })
 		}
 	}
 	return stream.Err() //nolint:wrapcheck // as above

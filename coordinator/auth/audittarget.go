@@ -34,6 +34,8 @@ func targetOf(message any) (target, requestID string) {
 			target += ", forced"
 		}
 		return target, requestID
+	case *bursarv1.SignalRequest:
+		return "allocation " + m.GetId() + ", " + m.GetSignal().String(), requestID
 	case *bursarv1.AllocateRequest:
 		return "user " + m.GetLabels()["user"], requestID
 	case interface{ GetHostId() string }:

@@ -67,7 +67,7 @@ func checkOwnTarget(actor identity.Actor, host, verb string) error {
 }
 
 func wantOwnHost(actor identity.Actor) string {
-	return fmt.Sprintf("host %s, through whose agent the call came; a coordinator takes calls about any host from callers it knows themselves", actor.Host)
+	return fmt.Sprintf("host %s, through whose agent the call came; a coordinator takes calls about any host from callers that it knows by a token or a certificate (for the command line: BURSAR_ADDR and BURSAR_TOKEN_FILE)", actor.Host)
 }
 
 // OnOwnHost refuses an allocation of another host to an actor that came through a host's agent.

@@ -67,7 +67,7 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 func isNew(procedure string) bool {
 	switch procedure {
 	case bursarv1connect.AllocationServiceAmendProcedure, bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure,
-		bursarv1connect.HostServiceAttachProcedure, bursarv1connect.HostServiceAnswerProcedure, bursarv1connect.EngineServiceStartProcedure, bursarv1connect.EngineServiceWaitProcedure:
+		bursarv1connect.HostServiceAttachProcedure, bursarv1connect.HostServiceAnswerProcedure, bursarv1connect.EngineServiceStartProcedure, bursarv1connect.EngineServiceWaitProcedure, bursarv1connect.EngineServiceSignalProcedure:
 		return true
 	}
 	return false
@@ -101,8 +101,9 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.HostServiceAcceptProcedure:     unary[bursarv1.AcceptRequest, bursarv1.AcceptResponse],
 		bursarv1connect.HostServiceAnswerProcedure:     unary[bursarv1.AnswerRequest, bursarv1.AnswerResponse],
 
-		bursarv1connect.EngineServiceStartProcedure: unary[bursarv1.StartRequest, bursarv1.StartResponse],
-		bursarv1connect.EngineServiceWaitProcedure:  unary[bursarv1.WaitRequest, bursarv1.WaitResponse],
+		bursarv1connect.EngineServiceStartProcedure:  unary[bursarv1.StartRequest, bursarv1.StartResponse],
+		bursarv1connect.EngineServiceWaitProcedure:   unary[bursarv1.WaitRequest, bursarv1.WaitResponse],
+		bursarv1connect.EngineServiceSignalProcedure: unary[bursarv1.SignalRequest, bursarv1.SignalResponse],
 
 		bursarv1connect.QuotaServicePutProcedure:    unary[bursarv1.PutRequest, bursarv1.PutResponse],
 		bursarv1connect.QuotaServiceApplyProcedure:  unary[bursarv1.ApplyRequest, bursarv1.ApplyResponse],

@@ -134,6 +134,27 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	}
 }
 
+// Offer gives an order to the agent of a host, as Send does, unless half as many orders as possible
+// wait for the agent: such an order is dropped. It is for orders that may be lost, and that callers
+// can make many of: the rest of the queue is for launches.
+func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.streams[host]
+	if s == nil || len(s.orders) >= queued/2 {
+		return false
+	}
+	s.orders <- order // there is room: each sender holds the lock
+	return true
+}
+
+// IsAttached reports whether the agent of a host is attached.
+func (h *Hub) IsAttached(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams[host] != nil
+}
+
 // Cut ends all streams.
 func (h *Hub) Cut(why error) {
 	h.mu.Lock()

@@ -106,6 +106,8 @@ var table = map[string]Rule{
 	// No call through an agent: a host's agent vouches for nobody who starts engines elsewhere.
 	bursarv1connect.EngineServiceStartProcedure: {Roles: []identity.Role{submitter, operator, admin}, Recorded: []identity.Role{submitter, operator, admin}},
 	bursarv1connect.EngineServiceWaitProcedure:  {Roles: readers(), Vouched: true},
+	// As Stop. An agent sends its own host's engines signals without a coordinator.
+	bursarv1connect.EngineServiceSignalProcedure: intervenes(submitter, operator, admin),
 
 	bursarv1connect.QuotaServicePutProcedure:    administers(admin),
 	bursarv1connect.QuotaServiceApplyProcedure:  administers(admin),

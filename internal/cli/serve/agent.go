@@ -66,7 +66,7 @@ func openAgent(
 	}
 	c.Add(upstream, waiting)
 	server, err := agent.New(config, agent.Deps{
-		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.Finder,
+		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Engines: waiting.Engines(), Hosts: upstream.Hosts(), Finder: at.Finder,
 		Elsewhere: func() {
 			upstream.Elsewhere()
 			waiting.Elsewhere()

@@ -2503,7 +2503,9 @@ type SignalOrder struct {
 	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
 	Signal       Signal                 `protobuf:"varint,2,opt,name=signal,proto3,enum=bursar.v1.Signal" json:"signal,omitempty"`
 	// For the answer.
-	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	Number uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// Who sends the signal, for the agent's log.
+	Caller        string `protobuf:"bytes,60,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2557,6 +2559,13 @@ func (x *SignalOrder) GetNumber() uint64 {
 		return x.Number
 	}
 	return 0
+}
+
+func (x *SignalOrder) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
 }
 
 // SendOutputOrder asks an agent to send the output of an engine by SendOutput, to a coordinator.
@@ -3847,11 +3856,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\tStopOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"u\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8d\x01\n" +
 	"\vSignalOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12)\n" +
 	"\x06signal\x18\x02 \x01(\x0e2\x11.bursar.v1.SignalR\x06signal\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"\x7f\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06caller\x18< \x01(\tR\x06caller\"\x7f\n" +
 	"\x0fSendOutputOrder\x12*\n" +
 	"\x04logs\x18\x01 \x01(\v2\x16.bursar.v1.LogsRequestR\x04logs\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +

@@ -1,0 +1,115 @@
+package orders
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// signalPatience is how long an agent has to say what became of a signal. It sends one in
+// microseconds, and answers at once.
+const signalPatience = 10 * time.Second
+
+// NotAttachedError says that an agent takes no orders now.
+type NotAttachedError struct {
+	Host string
+	// Busy: it is attached, and as many orders wait for it as may.
+	Busy bool
+}
+
+func (e *NotAttachedError) Error() string {
+	if e.Busy {
+		return "too many orders wait for the agent of host " + e.Host + ": try again"
+	}
+	return "the agent of host " + e.Host + " is not attached: it restarts, is not connected, or is of an older version"
+}
+
+// UnansweredError says that an agent got an order, and has not said what became of it.
+type UnansweredError struct{ Host string }
+
+func (e *UnansweredError) Error() string {
+	return fmt.Sprintf("the agent of host %s has not answered within %s: the signal may have been sent, or not", e.Host, signalPatience)
+}
+
+// ProblemError says why an agent has not carried out an order.
+type ProblemError struct{ Host, Problem string }
+
+func (e *ProblemError) Error() string { return "host " + e.Host + ": " + e.Problem }
+
+// Signals sends signals by orders, and waits for what agents say of them. Nothing sends one twice.
+// Make it with NewSignals.
+type Signals struct {
+	hub *Hub
+
+	mu      sync.Mutex
+	last    uint64             // guarded by mu; the number of the last one
+	pending map[uint64]*signal // guarded by mu; those without an answer
+}
+
+// signal is one that an agent has to answer.
+type signal struct {
+	host   string
+	answer chan string // takes one element: the problem, if there is one
+}
+
+// NewSignals makes one. Its numbers begin anywhere: an answer to an order of an earlier leader says
+// nothing here.
+func NewSignals(hub *Hub) *Signals {
+	return &Signals{hub: hub, last: rand.Uint64(), pending: make(map[uint64]*signal)} //nolint:gosec // it is no secret
+}
+
+// Send has the agent of a host send a signal, and waits for its answer. It sets the order's number.
+// The error is a *NotAttachedError if nothing was sent, a *ProblemError, an *UnansweredError, or
+// that of ctx.
+func (s *Signals) Send(ctx context.Context, host string, epoch uint64, order *bursarv1.SignalOrder) error {
+	mine := &signal{host: host, answer: make(chan string, 1)}
+	order.Number = s.begin(mine)
+	defer s.end(order.GetNumber())
+	if !s.hub.Offer(host, &bursarv1.AttachResponse{Epoch: epoch, Order: &bursarv1.AttachResponse_Signal{Signal: order}}) {
+		return &NotAttachedError{host, s.hub.IsAttached(host)}
+	}
+	late := time.NewTimer(signalPatience)
+	defer late.Stop()
+	select {
+	case problem := <-mine.answer:
+		if problem != "" {
+			return &ProblemError{host, problem}
+		}
+		return nil
+	case <-late.C:
+		return &UnansweredError{host}
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // it is the caller's
+	}
+}
+
+func (s *Signals) begin(mine *signal) (number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.pending[s.last] = mine
+	return s.last
+}
+
+func (s *Signals) end(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, number)
+}
+
+// Answered takes over what the agent of a host says of a signal. Nobody waits any more for one that
+// is not known, and another host's agent says nothing of it.
+func (s *Signals) Answered(host string, number uint64, problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if waits := s.pending[number]; waits != nil && waits.host == host {
+		select {
+		case waits.answer <- problem:
+		default: // it was answered
+		}
+	}
+}
