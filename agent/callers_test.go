@@ -79,6 +79,12 @@ func call(words []string) (string, error) {
 		engines := bursarv1connect.NewEngineServiceClient(http, "http://agent")
 		_, err := engines.Launch(ctx, &bursarv1.LaunchRequest{Id: words[1], User: words[2], Command: words[3:], WorkingDirectory: "/"})
 		return "launched", err
+	case "signal":
+		_, err := bursarv1connect.NewEngineServiceClient(http, "http://agent").Signal(ctx, &bursarv1.SignalRequest{Id: words[1], Signal: bursarv1.Signal_SIGNAL_USR1})
+		return "sent", err
+	case "stop":
+		_, err := client.Stop(ctx, &bursarv1.StopRequest{Id: words[1]})
+		return "stopped", err
 	case "settle":
 		return settle(ctx, client, words[1:])
 	case "flood":

@@ -64,6 +64,8 @@ type coordinator struct {
 	asked       []*bursarv1.AllocateRequest
 	// refuseConfirm: confirmations are refused.
 	refuseConfirm bool
+	// onlyOwn: a Stop is refused unless its caller may act as anybody.
+	onlyOwn bool
 	// confirming is called first by each Confirm.
 	confirming func(id string)
 	gives      []byte // the identity token of a registration; nil: none, as of an older coordinator
@@ -342,7 +344,10 @@ func (c *coordinator) Renew(ctx context.Context, q *bursarv1.RenewRequest) (*bur
 
 // Stop passes the order on with the next answer to a Sync.
 func (c *coordinator) Stop(ctx context.Context, q *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
-	c.note(ctx)
+	actor := c.note(ctx)
+	if c.onlyOwn && !actor.Anyone {
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New(actor.Name+" may not stop it"))
+	}
 	a, err := c.change(q.GetId(), []bursarv1.AllocationState{active}, func(a *bursarv1.Allocation) {
 		a.Stopping, a.Releasing = true, q.GetRelease()
 		c.stops[q.GetId()] = &bursarv1.StopOrder{AllocationId: q.GetId(), Grace: q.GetGrace(), Reason: q.GetReason()}

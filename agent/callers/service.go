@@ -2,7 +2,6 @@ package callers
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -63,22 +62,6 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 	s.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	s.state.ScheduleSave()
 	return &bursarv1.ResizeResponse{Allocation: unsealed(answer.msg.GetAllocation())}, nil
-}
-
-// Stop asks for the end of an engine. The order comes with the next Sync, which is sent at once.
-func (s *service) Stop(ctx context.Context, request *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
-	ctx, cancel := s.bounded(ctx, 0)
-	defer cancel()
-	if err := s.ownHost(ctx, request.GetId()); err != nil {
-		return nil, err
-	}
-	answer, err := relay(ctx, s.API, s.allocations.Stop, request)
-	if err != nil {
-		return nil, err
-	}
-	s.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
-	s.syncDue.NoLaterThan(time.Now())
-	return answer.msg, nil
 }
 
 // Amend changes a request that waits for this host.

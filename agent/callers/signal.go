@@ -55,8 +55,7 @@ func checkSignal(request *bursarv1.SignalRequest) error {
 	return nil
 }
 
-// held returns an allocation of this host with a process or a reservation, also for a moment after
-// its engine has ended.
+// held returns a reservation of this host, or an allocation with an engine here.
 func (a *API) held(id string) (grant *bursarv1.Allocation, held bool) {
 	a.state.Locked(func(t *tracker.Tracker) { grant, held = t.Get(id) })
 	return grant, held
@@ -65,9 +64,13 @@ func (a *API) held(id string) (grant *bursarv1.Allocation, held bool) {
 // ownsEngine reports whether a caller has the rights of an engine's user: it made the request, acts
 // as its user, or is the user that the engine runs as, who could also end it without the agent.
 func ownsEngine(c *socket.Caller, allocation *bursarv1.Allocation) bool {
+	return c.Trusted || allocation.GetCaller() == c.Actor.Name || c.Actor.MayActAs(convert.RightsOf(allocation)) || isProcessOf(c, allocation)
+}
+
+// isProcessOf reports whether the process of an engine was started as its caller.
+func isProcessOf(c *socket.Caller, allocation *bursarv1.Allocation) bool {
 	p := allocation.GetProcess()
-	return c.Trusted || allocation.GetCaller() == c.Actor.Name || c.Actor.MayActAs(convert.RightsOf(allocation)) ||
-		p.GetPid() != 0 && p.Uid != nil && p.GetUid() == c.UID //nolint:protogetter // nil says that it is not known
+	return p.GetPid() != 0 && p.Uid != nil && p.GetUid() == c.UID //nolint:protogetter // nil says that it is not known
 }
 
 // noEngine says why an allocation has no engine here, as far as a coordinator knows.

@@ -74,7 +74,11 @@ func (c *coordinator) Answer(_ context.Context, req *bursarv1.AnswerRequest) (*b
 
 // engines plays what starts engines: it keeps what it was to launch.
 type engines struct {
-	stops chan *bursarv1.StopOrder
+	stops   chan *bursarv1.StopOrder
+	signals chan string // what it was to send, and for whom
+	refuses error       // what it says of a signal
+	// stopping is the context of the last stop, which its order was sent before.
+	stopping context.Context
 
 	mu       sync.Mutex
 	launched []engine.Launch // guarded by mu
@@ -90,8 +94,14 @@ func (e *engines) Launch(ctx context.Context, l engine.Launch) (*bursarv1.Alloca
 	return active, "/log/" + l.Request.GetId(), err
 }
 
-func (e *engines) Stop(_ context.Context, order *bursarv1.StopOrder) {
+func (e *engines) Stop(ctx context.Context, order *bursarv1.StopOrder) {
+	e.stopping = ctx
 	e.stops <- order
+}
+
+func (e *engines) Signal(_ context.Context, id string, signal bursarv1.Signal, by string) error {
+	e.signals <- strings.Join([]string{id, signal.String(), by}, " ")
+	return e.refuses
 }
 
 func (e *engines) count() int {
@@ -142,7 +152,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			}
 		}
 	})
-	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4)}}
+	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4), signals: make(chan string, 4)}}
 	r.taker = New(Options{
 		HostID: func() string { return "h1" }, State: state, Hosts: bursarv1connect.NewHostServiceClient(server.Client(), server.URL), Engines: r.engines,
 		Users: accounts{
