@@ -121,7 +121,7 @@ func wasUsable(a *ledger.Allocation) bool {
 		return false
 	}
 	begun := launch.LogDirectory != "" || a.Exit != nil
-	return begun && (!launch.Watched || a.Phase() == ledger.Ready)
+	return begun && (a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && !launch.Watched)
 }
 
 // startError says that no engine can be used.

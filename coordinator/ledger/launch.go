@@ -72,17 +72,31 @@ func (l *Ledger) BeginLaunch(now Instant, c LaunchBegun) (Allocation, error) {
 	if e.State != Active {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "active"}
 	}
+	if l.noteBegun(e, validText(c.LogDirectory)) {
+		l.recordEntry(e)
+	}
+	return e.Allocation, nil
+}
+
+// noteBegun notes that the engine of a launch may have run, and where its output goes. It reports
+// whether that is news. The caller records the entry.
+func (l *Ledger) noteBegun(e *entry, directory string) (changed bool) {
 	launch := e.Launch()
-	directory := validText(c.LogDirectory)
 	if launch.LogDirectory == directory && (launch.Row == 0 || launch.Retries > 0) {
-		return e.Allocation, nil
+		return false
 	}
 	if launch.Retries == 0 {
 		l.dropLaunchRow(e)
 	}
 	e.changeLaunch(func(launch *Launch) { launch.LogDirectory = directory })
-	l.recordEntry(e)
-	return e.Allocation, nil
+	return true
+}
+
+// reportedBegun takes the report of an engine's agent that the engine may have run: the answer to
+// its order may be lost. It reports whether that is news.
+func (l *Ledger) reportedBegun(e *entry, r *EngineReport) (changed bool) {
+	directory := validText(r.LogDirectory)
+	return directory != "" && e.Launch() != nil && l.noteBegun(e, directory)
 }
 
 // launchOn finds the entry of a launch on a host. The error is a *StaleError if an earlier agent of
@@ -200,7 +214,11 @@ func (l *Ledger) endTried(e *entry, reason string) {
 		end()
 		return
 	}
+	avoided := e.Wishes
 	e.noteTry(&try)
+	if !l.possible(e) { // no other host could take it: better the same one again than none
+		e.Wishes = avoided
+	}
 	l.succeed(e, end)
 }
 

@@ -160,10 +160,13 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	e.noteStopError(validText(r.StopError))
 	e.noteLeaderEnd(r.LeaderEnd)
 	e.MemoryLimit = r.MemoryLimit
-	l.reportedPhase(e, r)
 	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
+	begun := l.reportedBegun(e, r)
+	if l.reportedPhase(e, r) || begun {
+		l.recordEntry(e)
+	}
 }
 
 // adoptRecord makes an entry of an agent's record. ttl is the time to live of its reservation if
@@ -186,6 +189,8 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 		return false
 	}
 	l.updateOverUse(e, r.OverUse)
+	l.reportedBegun(e, r)
+	l.reportedPhase(e, r)
 	l.recordEntry(e)
 	l.takeProcess(e)
 	return true

@@ -258,7 +258,7 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 	}
 	r.Unreclaimable, _ = line.bytes("unreclaimable")
 	r.OverUse = overUseOf(line)
-	r.Phase, r.PhaseReason = line.phase(), line.text("why")
+	r.Phase, r.PhaseReason, r.LogDirectory = line.phase(), line.text("why"), line.text("log")
 	if !full {
 		return r
 	}

@@ -162,7 +162,7 @@ func (l *Ledger) notePhase(e *entry, p Phase, reason string) (changed bool) {
 // that is not ready in time. It reports whether the phase is news.
 func (l *Ledger) reportedPhase(e *entry, r *EngineReport) (changed bool) {
 	changed = l.notePhase(e, r.Phase, validText(r.PhaseReason))
-	if changed && r.Phase == Failed && e.Launch() != nil && !e.Stopping && e.State == Active {
+	if r.Phase == Failed && e.Phase() == Failed && e.Launch() != nil && !e.Stopping && e.State == Active {
 		l.becomeStopping(e, withReason("not ready", e.Start.PhaseReason), l.cfg.StopGrace)
 	}
 	return changed

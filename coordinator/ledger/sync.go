@@ -190,6 +190,7 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
 			changed = e.noteLeaderEnd(r.LeaderEnd) || changed
+			changed = l.reportedBegun(e, r) || changed
 			changed = l.reportedPhase(e, r) || changed
 		}
 		if changed {

@@ -20,7 +20,7 @@ import (
 //	          stopping: its agent has an order to end the engine.
 //	          releasing: its caller gave it back while its process lived. It ends with its process.
 //	          Its phase is starting if its agent watches when it is ready.
-//	ended     It is in no table, counts nowhere, and has no timer. Its request id is remembered, or
+//	ended     Its phase is not starting any more, unless its host is lost. It is in no table, counts nowhere, and has no timer. Its request id is remembered, or
 //	          free again if Forget is set. The row of its launch is deleted, or its successor's.
 //
 // A transition that frees quantities marks the queues that may get them. The command grants the
@@ -185,6 +185,9 @@ func (l *Ledger) becomeEnded(e *entry, s State, reason string) {
 	}
 	if e.Measured.Validate() != nil { // it is stored from now on
 		e.Measured = resource.Vector{}
+	}
+	if e.Phase() == Starting && s != Lost { // a lost host may come back with it
+		l.notePhase(e, Failed, withReason("it ended before it was ready", reason))
 	}
 	// not needed any more, and it may be the largest part of a row that is kept for 30 days
 	e.Wishes = nil

@@ -178,6 +178,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 		Incidents: IncidentsFrom(m.GetIncidents()), Rule: overUseRuleFrom(m.GetOverUseRule()), MemoryLimit: ledger.PagesOf(m.GetMemoryLimitBytes()),
 		PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
 		Phase: PhaseFrom(m.GetPhase()), PhaseReason: truncated(CleanText(m.GetPhaseReason()), longestProblem),
+		LogDirectory: CleanText(m.GetLogDirectory()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
