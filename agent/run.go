@@ -20,6 +20,7 @@ import (
 	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/orders"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/report"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
@@ -115,7 +116,7 @@ func (a *Agent) connect() {
 	a.engines = engine.New(engine.Options{
 		State: a.state, Meter: deps.Meter, Opener: opener, Cgroups: a.cgroups,
 		Records: launch.Records(filepath.Join(s.StateDir, recordsName)), Keeper: s.Engines.Keeper, LogDir: s.Engines.LogDir,
-		MeasureDue: a.measureDue, SyncDue: a.syncDue,
+		Sight: ready.Own(deps.Proc, s.Engines.Keeper, a.blind), Proc: deps.Proc, MeasureDue: a.measureDue, SyncDue: a.syncDue,
 		Synced: func() bool { return a.reports.IsSynced() },
 		AskStop: func(ctx context.Context, request *bursarv1.StopRequest) (heard bool, err error) {
 			return callers.AskStop(ctx, deps.Allocations, a.HostID(), request) //nolint:wrapcheck // it says what it is about

@@ -82,6 +82,14 @@ func (a *Agent) notes(now time.Time, usages []host.Usage) (notes []string) {
 	return notes
 }
 
+// blind says why the agent does not see the processes of other users; "": it does.
+func (a *Agent) blind() string {
+	if meter, knows := a.deps.Meter.(engine.Blinder); knows {
+		return meter.Blind()
+	}
+	return ""
+}
+
 // look finds out every sightEvery whether the agent sees all processes.
 func (a *Agent) look(now time.Time) {
 	meter, knows := a.deps.Meter.(engine.Blinder)

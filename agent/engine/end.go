@@ -124,6 +124,9 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 		s.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}
 	if end.reason != "" { // it was stopped
+		if err == nil && s.unready(id) {
+			end.errorOutput = lastLines(record.Stderr)
+		}
 		return end
 	}
 	switch {

@@ -30,6 +30,10 @@ type engine struct {
 	asking bool
 	// told is how the main process ended, by its launcher's word; nil: it has not said so.
 	told *bursarv1.ExitStatus
+	// resumed: it was noted whether the engine has begun, if this agent has launched it. looks is the
+	// goroutine that waits until it is ready; nil: there was none.
+	resumed bool
+	looks   *looking
 
 	// Of the measuring loop alone:
 
@@ -131,6 +135,7 @@ func (s *set) removeEnded(t *tracker.Tracker) {
 	for id, e := range s.byID {
 		if _, listed := t.Engine(id); !listed && !e.busy() {
 			e.unwatch()
+			e.stopLooking()
 			delete(s.byID, id)
 		}
 	}
@@ -148,9 +153,10 @@ func (s *set) unwatchStale(t *tracker.Tracker, id string) {
 	}
 }
 
-// unwatchAll closes all handles.
+// unwatchAll closes all handles, and ends all checks.
 func (s *set) unwatchAll() {
 	for _, e := range s.byID {
 		e.unwatch()
+		e.stopLooking()
 	}
 }

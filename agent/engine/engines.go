@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
@@ -45,6 +46,9 @@ type Options struct {
 	// Keeper is the program that starts engines, and LogDir the folder for the output of those
 	// whose request names none.
 	Keeper, LogDir string
+	// Sight says which processes the agent can see, and Proc where the process table is.
+	Sight ready.Sight
+	Proc  string
 	// MeasureDue and SyncDue say when the host is measured next, and when a Sync is sent next.
 	MeasureDue, SyncDue *loops.Wakeup
 	// Synced reports whether a coordinator has answered the last Sync.
@@ -67,6 +71,8 @@ type Engines struct {
 	cgroups             *contain.Cgroups
 	records             launch.Records
 	keeper, logDir      string
+	sight               ready.Sight
+	ready               *ready.Watcher
 	measureDue, syncDue *loops.Wakeup
 	synced              func() bool
 	askStop             func(ctx context.Context, request *bursarv1.StopRequest) (heard bool, err error)
@@ -89,10 +95,21 @@ func New(o Options) *Engines {
 	s := &Engines{
 		state: o.State, meter: o.Meter, opener: o.Opener, cgroups: o.Cgroups, records: o.Records, keeper: o.Keeper, logDir: o.LogDir,
 		measureDue: o.MeasureDue, syncDue: o.SyncDue, synced: o.Synced, askStop: o.AskStop, stopAsked: o.StopAsked,
-		background: o.Background, log: o.Log,
+		background: o.Background, log: o.Log, sight: o.Sight,
 	}
+	s.ready = ready.New(ready.Deps{Proc: o.Proc, Records: o.Records, Opener: o.Opener, Others: s.mainProcesses})
 	s.keepers = keepers{engines: s, held: make(map[string]time.Time)}
 	return s
+}
+
+// mainProcesses are those of all engines of the host.
+func (s *Engines) mainProcesses() (list []process.Ref) {
+	s.state.Locked(func(t *tracker.Tracker) {
+		for _, e := range t.Engines() {
+			list = append(list, process.Ref{PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime()})
+		}
+	})
+	return list
 }
 
 // hook is the part that one file of this package takes in measurements. Either function may be nil.

@@ -176,6 +176,16 @@ func (k *keepers) endUnconfirmed(ctx context.Context, noted *unconfirmedKeeper) 
 	}
 }
 
+// mustEnd reports whether a launch of an allocation is under way or has failed: its engine has not
+// begun.
+func (k *keepers) mustEnd(id string) (must bool) {
+	k.read(time.Now())
+	k.engines.state.Locked(func(*tracker.Tracker) {
+		must = slices.ContainsFunc(k.unconfirmed, func(noted *unconfirmedKeeper) bool { return noted.ID == id })
+	})
+	return must
+}
+
 // there reports whether a keeper has not ended.
 func (k *keepers) there(noted *unconfirmedKeeper) bool {
 	found, err := k.engines.meter.Identify(noted.KeeperPID)

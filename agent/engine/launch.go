@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/refusal"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/osuser"
@@ -24,6 +26,13 @@ type Launch struct {
 	Request    *bursarv1.LaunchRequest
 	Allocation *bursarv1.Allocation
 	User       osuser.User
+	// Script is executed in place of a program; then the command has its arguments. Empty: there is
+	// none.
+	Script []byte
+	// RequiredVariables and RequiredFiles must be there, as User sees them, or nothing is executed.
+	RequiredVariables, RequiredFiles []string
+	// Ready says when the engine is ready. Nil: as soon as it has begun.
+	Ready *bursarv1.Readiness
 	// CallerUID is the uid of the caller, which may ask again, and Caller its name for the log.
 	CallerUID uint32
 	Caller    string
@@ -56,7 +65,11 @@ func (s *Engines) Launch(ctx context.Context, l Launch) (active *bursarv1.Alloca
 	if err := s.CanLimit(ctx, l.Request.GetLimit()); err != nil {
 		return nil, "", err
 	}
-	starting, keeper, err := s.start(ctx, l)
+	check, err := s.checkReady(&l)
+	if err != nil {
+		return nil, "", s.launchError(ctx, id, err)
+	}
+	starting, keeper, err := s.start(ctx, l, check)
 	if err != nil {
 		s.keepers.leave(keeper)
 		return nil, "", s.launchError(ctx, id, err)
@@ -76,12 +89,16 @@ func (s *Engines) Launch(ctx context.Context, l Launch) (active *bursarv1.Alloca
 		return nil, "", errors.Join(err, s.records.Remove(id))
 	}
 	s.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", l.User.Name, "caller", l.Caller, "logs", starting.LogDir)
+	s.hasBegun(id, starting.LogDir, storedCheck(check))
 	s.measureDue.In(SettleTime)
 	return active, starting.LogDir, nil
 }
 
+// directory is the working directory of the engine.
+func (l *Launch) directory() string { return cmp.Or(l.Request.GetWorkingDirectory(), l.User.Home) }
+
 // start starts the engine, which waits in its keeper until it is confirmed.
-func (s *Engines) start(ctx context.Context, l Launch) (starting *launch.Starting, keeper *unconfirmedKeeper, err error) {
+func (s *Engines) start(ctx context.Context, l Launch, check *ready.Spec) (starting *launch.Starting, keeper *unconfirmedKeeper, err error) {
 	id, request := l.Allocation.GetId(), l.Request
 	logs := request.GetLogs()
 	if logs == nil {
@@ -97,7 +114,8 @@ func (s *Engines) start(ctx context.Context, l Launch) (starting *launch.Startin
 	starting, err = launcher.Start(ctx, launch.Request{
 		ID: id, User: l.User, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
 		Logs:   launch.Logs{Directory: logs.GetDirectory(), MaxBytes: logs.GetMaxBytes(), Keep: logs.Keep},
-		Limits: limits, Note: launch.Note{Caller: l.CallerUID, User: l.User.Name, UID: l.User.UID},
+		Limits: limits, Note: launch.Note{Caller: l.CallerUID, User: l.User.Name, UID: l.User.UID, Ready: storedCheck(check)},
+		Look: lookOf(check, l.directory()), Script: l.Script, RequiredVariables: l.RequiredVariables, RequiredFiles: l.RequiredFiles,
 		Added: map[string]string{
 			client.EnvAllocationID: id,
 			client.EnvMemoryBytes:  strconv.FormatInt(entitled.GetMemoryBytes(), 10),

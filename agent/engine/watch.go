@@ -11,7 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Watch opens the processes of new engines, and closes those of engines that have ended.
+// Watch opens the processes of new engines, and closes those of engines that have ended. It goes on
+// with the checks of engines that an earlier incarnation has launched.
 func (s *Engines) Watch(ctx context.Context) {
 	var unwatched []tracker.Engine
 	s.state.Locked(func(t *tracker.Tracker) {
@@ -27,6 +28,7 @@ func (s *Engines) Watch(ctx context.Context) {
 	for _, e := range unwatched {
 		s.watchProcess(ctx, e.ID, e.Process)
 	}
+	s.resume()
 }
 
 // WatchEngine does so for one allocation, after a call about it.
@@ -89,7 +91,7 @@ func (s *Engines) complete(id string, p *bursarv1.Process) *bursarv1.Process {
 	return completed
 }
 
-// Unwatch closes the processes of all engines.
+// Unwatch closes the processes of all engines, and ends their checks.
 func (s *Engines) Unwatch() {
 	s.state.Locked(func(*tracker.Tracker) { s.set.unwatchAll() })
 }

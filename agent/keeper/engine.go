@@ -24,10 +24,10 @@ type engine struct {
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
 
-	// gate is what it waits at until it is confirmed; nil: it runs from the start. command and
-	// program are what it becomes then.
-	gate             *hold.Gate
-	command, program string
+	// gate is what it waits at until it is confirmed; nil: it runs from the start. program is what
+	// it becomes then.
+	gate    *hold.Gate
+	program program
 	// startTime is when it started, in clock ticks after boot.
 	startTime uint64
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,15 +17,15 @@ import (
 // hold makes the process wait that is about to be started, and returns the program to start in
 // place of the engine's. What is wrong with the engine's is found out now, as far as it can be:
 // once the engine is confirmed, its allocation is used.
-func (e *engine) hold(program string, spec Spec, attributes *os.ProcAttr) (string, error) {
-	if err := probe(program); err != nil {
+func (e *engine) hold(attributes *os.ProcAttr) (string, error) {
+	if err := probe(e.program.path); err != nil {
 		return "", err
 	}
-	gate, err := hold.New(program)
+	gate, err := hold.New(e.program.starts)
 	if err != nil {
 		return "", err //nolint:wrapcheck // says all
 	}
-	e.gate, e.command, e.program = gate, spec.Command[0], program
+	e.gate = gate
 	attributes.Env = gate.Environment(attributes.Env, len(attributes.Files))
 	attributes.Files = append(attributes.Files, gate.Files()...)
 	return hold.Self, nil
@@ -34,11 +33,15 @@ func (e *engine) hold(program string, spec Spec, attributes *os.ProcAttr) (strin
 
 // begin lets the engine begin, and says whether it has.
 func (e *engine) begin() Started {
+	defer e.program.close()
 	if err := e.gate.Release(context.Background()); err != nil {
-		return notStarted(describe(e.command, e.program, err))
+		return notStarted(e.program.describe(err))
 	}
 	return e.asStarted()
 }
+
+// shebang is how much of a script the kernel looks at for its interpreter, in bytes.
+const shebang = 256
 
 // interpreters is how many scripts may be the interpreters of each other, as the kernel has it.
 const interpreters = 4
@@ -73,28 +76,26 @@ func interpreter(program string) (string, error) {
 		return "", nil // it may be executed and not read
 	}
 	defer file.Close()
-	head := make([]byte, 256) // as much as the kernel looks at
+	head := make([]byte, shebang)
 	n, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return "", nil // the kernel says what is wrong
 	}
 	head = head[:n]
-	line, script := bytes.CutPrefix(head, []byte("#!"))
-	if !script {
+	if !bytes.HasPrefix(head, []byte("#!")) {
 		if bytes.HasPrefix(head, []byte("\x7fELF")) || otherFormats() {
 			return "", nil
 		}
 		return "", syscall.ENOEXEC
 	}
-	line, _, _ = bytes.Cut(line, []byte("\n"))
-	words := strings.Fields(string(line))
-	if len(words) == 0 {
+	name := interpreterOf(head)
+	switch {
+	case name == "":
 		return "", syscall.ENOEXEC
-	}
-	if !path.IsAbs(words[0]) {
+	case !path.IsAbs(name):
 		return "", nil // from the working directory, as the kernel has it
 	}
-	return words[0], nil
+	return name, nil
 }
 
 // otherFormats reports whether the kernel may know other programs than its own and scripts.

@@ -27,6 +27,9 @@ const (
 	FieldCommand   = "command[0]"
 	FieldDirectory = "working_directory"
 	FieldLogs      = "logs.directory"
+	// FieldScript and FieldRequiredFiles are those of a LaunchSpec.
+	FieldScript        = "script"
+	FieldRequiredFiles = "required_files"
 )
 
 // Spec is what to start.
@@ -36,6 +39,10 @@ type Spec struct {
 	// Command is the program and its arguments. The program is an absolute path, or a name without
 	// a slash that is looked for in the PATH of Environment.
 	Command []string `json:"command"`
+	// Script is executed in place of the program, which is its name then. Empty: there is none.
+	Script []byte `json:"script,omitempty"`
+	// RequiredFiles are absolute paths at which something must be before the engine is started.
+	RequiredFiles []string `json:"required_files,omitempty"`
 	// Environment is all of it, as KEY=value.
 	Environment []string `json:"environment"`
 	// WorkingDirectory is absolute.
@@ -154,7 +161,12 @@ func DecodeSpec(line []byte) (Spec, error) {
 	case s.StderrLines < 0 || s.StderrLines > MaxStderrLines:
 		return Spec{}, fmt.Errorf("spec: %d lines of stderr: want 0 to %d", s.StderrLines, MaxStderrLines)
 	}
-	for _, text := range [][]string{s.Command, s.Environment, {s.WorkingDirectory, s.Log.Directory}} {
+	for _, file := range s.RequiredFiles {
+		if !path.IsAbs(file) {
+			return Spec{}, fmt.Errorf("spec: required file %q is not absolute", file)
+		}
+	}
+	for _, text := range [][]string{s.Command, s.Environment, s.RequiredFiles, {s.WorkingDirectory, s.Log.Directory}} {
 		if strings.ContainsRune(strings.Join(text, ""), 0) {
 			return Spec{}, errors.New("spec: a zero byte")
 		}

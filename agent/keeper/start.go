@@ -76,19 +76,39 @@ func newEngine(spec Spec) (*engine, error) {
 	if err := os.Chdir(spec.WorkingDirectory); err != nil {
 		return nil, &refusal{FieldDirectory, spec.WorkingDirectory, "a directory that its user may enter", errors.Unwrap(err)}
 	}
-	program, err := find(spec.Command[0], spec.Environment)
-	if err != nil {
-		return nil, &refusal{FieldCommand, spec.Command[0], "an absolute path, or a program in the PATH of environment", err}
+	if err := checkRequired(spec.RequiredFiles, thereIs); err != nil {
+		return nil, err
 	}
-	if err := e.start(program, spec); err != nil {
+	if err := e.find(spec); err != nil {
+		return nil, err
+	}
+	if err := e.start(spec); err != nil {
 		return nil, err
 	}
 	return e, os.Chdir("/") //nolint:wrapcheck // it keeps nobody from unmounting what the engine has left
 }
 
+// find finds the program of an engine, or makes it of the script.
+func (e *engine) find(spec Spec) (err error) {
+	e.program.command = spec.Command[0]
+	if len(spec.Script) > 0 {
+		e.program.script, e.program.head = nil, spec.Script[:min(len(spec.Script), shebang)]
+		if e.program.script, err = newScript(spec.Script); err != nil {
+			return err
+		}
+		e.program.path, e.program.starts = e.program.script.Name(), scriptPath
+		return nil
+	}
+	if e.program.path, err = find(spec.Command[0], spec.Environment); err != nil {
+		return &refusal{FieldCommand, spec.Command[0], "an absolute path, or a program in the PATH of environment", err}
+	}
+	e.program.starts = e.program.path
+	return nil
+}
+
 // start starts the process with pipes for its output and without input. It has a session of its
 // own, by which processes that it leaves behind are known.
-func (e *engine) start(program string, spec Spec) error {
+func (e *engine) start(spec Spec) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err //nolint:wrapcheck // says all
@@ -106,24 +126,53 @@ func (e *engine) start(program string, spec Spec) error {
 	defer errs.Close()
 	e.out, e.err = outRead, errRead
 	attributes := &os.ProcAttr{Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setsid: true}}
-	starts := program
+	if e.program.script != nil {
+		attributes.Files = withFile(attributes.Files, scriptFile, e.program.script)
+	}
+	starts := e.program.starts
 	if spec.Hold {
-		starts, err = e.hold(program, spec, attributes)
+		starts, err = e.hold(attributes)
 	}
 	if err == nil {
 		e.process, err = startClean(starts, spec.Command, attributes)
 	}
 	if e.gate != nil {
 		e.gate.Started()
+	} else {
+		defer e.program.close()
 	}
 	if err != nil {
-		return errors.Join(describe(spec.Command[0], program, err), outRead.Close(), errRead.Close())
+		return errors.Join(e.program.describe(err), outRead.Close(), errRead.Close())
 	}
 	return nil
 }
 
+// program is what an engine executes.
+type program struct {
+	// command is its name as it was asked for. path is where the keeper finds it, and starts is
+	// where the engine's process does.
+	command, path, starts string
+	// script is the file that it is, with that content at the beginning; nil: it is in a folder.
+	script *os.File
+	head   []byte
+}
+
 // describe says what is wrong with a program that could not be started, if the program is the
 // cause.
+func (p *program) describe(err error) error {
+	if p.script != nil {
+		return describeScript(p.head, err)
+	}
+	return describe(p.command, p.path, err)
+}
+
+// close gives a script up: the engine has it.
+func (p *program) close() {
+	if p.script != nil {
+		_ = p.script.Close() // it was written to once, and sealed
+	}
+}
+
 func describe(named, program string, err error) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {

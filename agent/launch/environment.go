@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,22 @@ func environment(r Request) []string {
 		list = append(list, key+"="+all[key])
 	}
 	return list
+}
+
+// checkRequired refuses an environment in which a variable is not set, or is empty.
+func checkRequired(names, environment []string) error {
+	for i, name := range names {
+		if !slices.ContainsFunc(environment, func(entry string) bool {
+			key, value, _ := strings.Cut(entry, "=")
+			return key == name && value != ""
+		}) {
+			return &FieldError{
+				Field: fmt.Sprintf("required_variables[%d]", i), Value: name,
+				Want: "it in the environment of the launch, among its secrets, or one that every engine has", Err: errors.New("is not set"),
+			}
+		}
+	}
+	return nil
 }
 
 // pathOf is the PATH of a login.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/internal/osuser"
 )
 
@@ -77,6 +78,11 @@ type Request struct {
 	Environment      map[string]string
 	WorkingDirectory string
 	Logs             Logs
+	// Script is executed in place of a program, and Command has its arguments. Empty: there is none.
+	Script []byte
+	// RequiredVariables must be set, and not empty, and RequiredFiles must be there, as User sees
+	// them: else nothing is executed.
+	RequiredVariables, RequiredFiles []string
 	// Limits are those of the engine's cgroup; nil: it needs none of its own.
 	Limits *cgroup.Limits
 	// Added are variables that the agent sets. They replace those of Environment.
@@ -156,7 +162,13 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
 		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines, Hold: true,
-		Look: r.Look,
+		Look: r.Look, Script: r.Script, RequiredFiles: r.RequiredFiles,
+	}
+	if len(r.Script) > 0 {
+		spec.Command = append([]string{keeper.ScriptName}, r.Command...)
+	}
+	if err := checkRequired(r.RequiredVariables, spec.Environment); err != nil {
+		return keeper.Spec{}, err
 	}
 	if spec.Log.MaxBytes == 0 {
 		spec.Log.MaxBytes = defaultLogBytes
@@ -164,7 +176,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	if r.Logs.Keep != nil {
 		spec.Log.Keep = int(*r.Logs.Keep)
 	}
-	if len(r.Command) == 0 || r.Command[0] == "" {
+	if len(spec.Command) == 0 || spec.Command[0] == "" {
 		return keeper.Spec{}, &FieldError{keeper.FieldCommand, "", "an absolute path, or a program in the PATH of environment", errors.New("is empty")}
 	}
 	if spec.Log.Directory == "" {
@@ -303,13 +315,16 @@ func (s *Starting) Abandon() {
 	_, _ = s.keeper.Close(), s.answers.Close() // the one was only written to, the other only read
 }
 
-// Protect makes the kernel choose a keeper last when memory is short. The launcher does that itself
-// for an engine without a check (Request.Look): a process that the keeper starts later, such as the
-// command of a check, would be protected too. The caller does it once the check has a result.
-func Protect(keeper int32) {
-	score := openScore(keeper)
+// Protect makes the kernel choose a keeper last when memory is short, if its process is still the
+// one that it was. The launcher does that itself for an engine without a check (Request.Look): a
+// process that the keeper starts later, such as the command of a check, would be protected too. The
+// caller does it once the check has a result.
+func Protect(keeper process.Ref, is func(process.Ref) bool) {
+	score := openScore(keeper.PID) // from here on it is this process, or none
 	defer score.close()
-	score.set(keeperScore)
+	if is(keeper) {
+		score.set(keeperScore)
+	}
 }
 
 // score is a process's oom_score_adj. Only root can lower it: else it stays as it is.

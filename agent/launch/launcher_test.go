@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/internal/hold"
 	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/test/proc"
@@ -323,7 +324,12 @@ func TestAKeeperWithAHelperIsSparedOnceItIsProtected(t *testing.T) {
 	if got := score(); got != "0\n" {
 		t.Errorf("%q", got)
 	}
-	Protect(s.Keeper.PID)
+	ref := process.Ref{PID: s.Keeper.PID, StartTime: 1}
+	Protect(ref, func(process.Ref) bool { return false })
+	if got := score(); got != "0\n" {
+		t.Errorf("another process is protected: %q", got)
+	}
+	Protect(ref, func(asked process.Ref) bool { return asked == ref })
 	if got := score(); mayProtect(t) && got != "-900\n" {
 		t.Errorf("%q", got)
 	}

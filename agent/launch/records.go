@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ const (
 	recordName = "record"
 	noteName   = "launched.json"
 	keeperName = "keeper.json"
+	begunName  = "begun.json"
 	// unconfirmedName is in the directory itself: a folder goes when the next attempt begins.
 	unconfirmedName = "unconfirmed.json"
 	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
@@ -47,6 +49,27 @@ type Note struct {
 	UID    uint32 `json:"uid"`
 	// LogDirectory is where its output goes.
 	LogDirectory string `json:"log_directory"`
+	// Ready says when it is ready, as far as the agent has to know that to watch it. Nil: the agent
+	// does not watch it.
+	Ready *Check `json:"ready,omitempty"`
+}
+
+// Check is the part of a readiness that an agent has to store: package ready makes it. It has no
+// secrets.
+type Check struct {
+	// Port is set if that is checked, else What is "file", "line" or "command".
+	Port     int32         `json:"port,omitempty"`
+	What     string        `json:"what,omitempty"`
+	Within   time.Duration `json:"within"`
+	Interval time.Duration `json:"interval"`
+}
+
+// Begun is when an engine may first have run.
+type Begun struct {
+	// Ticks are the clock ticks after boot, as host.TicksSinceBoot has them.
+	Ticks uint64 `json:"ticks"`
+	// BootID is the boot of the machine that these are of.
+	BootID string `json:"boot_id"`
 }
 
 // Kept is an engine and its keeper, by their pids and starts: see process.Ref.
@@ -107,10 +130,19 @@ func (r Records) Note(id string) (Note, error) { return read[Note](r, id, noteNa
 
 // PutKept notes which processes were launched. Without that, their keeper is not ended if it is
 // held.
-func (r Records) PutKept(id string, kept Kept) error {
-	text, err := json.Marshal(kept)
+func (r Records) PutKept(id string, kept Kept) error { return put(r, id, keeperName, kept) }
+
+// PutBegun notes when an engine may first have run. Without that, the time that it has to become
+// ready counts from the start of its process, which waits to be confirmed.
+func (r Records) PutBegun(id string, begun Begun) error { return put(r, id, begunName, begun) }
+
+// Begun returns when an engine may first have run. ErrNone: that was not noted.
+func (r Records) Begun(id string) (Begun, error) { return read[Begun](r, id, begunName) }
+
+func put[T Kept | Begun](r Records, id, name string, value T) error {
+	text, err := json.Marshal(value)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(string(r), id, keeperName), text, 0o600)
+		err = os.WriteFile(filepath.Join(string(r), id, name), text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("record of an engine: %w", err)
@@ -158,7 +190,7 @@ func (r Records) Unconfirmed() ([]Unconfirmed, error) {
 }
 
 // read returns what a file of a record has. ErrNone: there is no such file.
-func read[T Note | Kept](r Records, id, name string) (T, error) {
+func read[T Note | Kept | Begun](r Records, id, name string) (T, error) {
 	var value, none T
 	if cgroup.CheckID(id) != nil {
 		return none, ErrNone

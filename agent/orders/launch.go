@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -38,12 +40,8 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*burs
 	if err != nil {
 		return nil, err
 	}
-	environment, err := environmentOf(spec, secrets, grant)
-	if err != nil {
-		return nil, err
-	}
 	request := &bursarv1.LaunchRequest{
-		Id: grant.GetId(), Command: spec.GetCommand(), Environment: environment, WorkingDirectory: spec.GetWorkingDirectory(),
+		Id: grant.GetId(), Command: spec.GetCommand(), Environment: environmentOf(spec, secrets, grant), WorkingDirectory: spec.GetWorkingDirectory(),
 		User: user.Name, Logs: spec.GetLogs(), Limit: spec.GetLimit(),
 	}
 	if err := callers.CheckLaunch(request); err != nil {
@@ -52,6 +50,7 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*burs
 	t.Log.Info("a coordinator has an engine started", "allocation_id", grant.GetId(), "account", user.Name, "program", grant.GetLaunch().GetProgram(), "caller", grant.GetCaller())
 	_, logs, err := t.Engines.Launch(ctx, engine.Launch{
 		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: &confirmer{t, order},
+		Script: spec.GetScript(), RequiredVariables: spec.GetRequiredVariables(), RequiredFiles: spec.GetRequiredFiles(), Ready: spec.GetReady(),
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it
@@ -102,13 +101,10 @@ func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursar
 // allowed is the account that an engine runs as, if this host allows it.
 func (t *Taker) allowed(ctx context.Context, spec *bursarv1.LaunchSpec) (osuser.User, error) {
 	policy := t.Policy()
-	if len(spec.GetScript()) > 0 || spec.GetReady() != nil || len(spec.GetRequiredFiles()) > 0 {
-		return osuser.User{}, &RefusedError{"the launch has a script, a readiness or required files", "none: this host's agent does not know them yet"}
-	}
 	if err := checkSpec(spec); err != nil {
 		return osuser.User{}, err
 	}
-	if err := policy.AllowsProgram(spec.GetCommand()[0]); err != nil {
+	if err := policy.allowsPrograms(spec); err != nil {
 		return osuser.User{}, err
 	}
 	user, err := t.Users.Named(ctx, spec.GetAccount())
@@ -121,10 +117,32 @@ func (t *Taker) allowed(ctx context.Context, spec *bursarv1.LaunchSpec) (osuser.
 	return user, policy.Allows(spec.GetAccount(), user)
 }
 
-// checkSpec refuses an order that no coordinator gives: the contract's rules are not checked here.
+// The bounds of a LaunchSpec, as its contract has them.
+const (
+	maxScript   = 60 << 10
+	maxRequired = 256
+	maxPath     = 4096
+)
+
+// checkSpec refuses an order that no coordinator gives. The rules of the contract that a
+// LaunchRequest has, too, are checked with those.
 func checkSpec(spec *bursarv1.LaunchSpec) error {
-	if len(spec.GetCommand()) == 0 || spec.GetCommand()[0] == "" {
+	switch {
+	case len(spec.GetScript()) > maxScript:
+		return &RefusedError{fmt.Sprintf("the script has %d bytes", len(spec.GetScript())), fmt.Sprintf("at most %d", maxScript)}
+	case len(spec.GetScript()) > 0: // the command has its arguments
+	case len(spec.GetCommand()) == 0 || spec.GetCommand()[0] == "":
 		return &RefusedError{"the order has no program", "one"}
+	}
+	for field, n := range map[string]int{"required_variables": len(spec.GetRequiredVariables()), "required_files": len(spec.GetRequiredFiles())} {
+		if n > maxRequired {
+			return &RefusedError{fmt.Sprintf("%s has %d", field, n), fmt.Sprintf("at most %d", maxRequired)}
+		}
+	}
+	for i, file := range spec.GetRequiredFiles() {
+		if !path.IsAbs(file) || len(file) > maxPath || strings.ContainsRune(file, 0) {
+			return &RefusedError{fmt.Sprintf("required_files[%d] is no absolute path of at most %d bytes", i, maxPath), "one"}
+		}
 	}
 	return nil
 }
@@ -154,19 +172,14 @@ func (c *confirmer) Confirm(ctx context.Context, request *bursarv1.ConfirmReques
 func (c *confirmer) Release(context.Context, *bursarv1.ReleaseRequest) error { return nil }
 
 // environmentOf is the environment of an engine, without those of the agent.
-func environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets, grant *bursarv1.Allocation) (map[string]string, error) {
+func environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets, grant *bursarv1.Allocation) map[string]string {
 	environment := make(map[string]string, len(spec.GetEnvironment())+len(secrets.GetVariables())+len(grant.GetLabels()))
 	for key, value := range grant.GetLabels() {
 		environment[labelVariable(key)] = value
 	}
 	maps.Copy(environment, spec.GetEnvironment())
 	maps.Copy(environment, secrets.GetVariables())
-	for _, name := range spec.GetRequiredVariables() {
-		if environment[name] == "" {
-			return nil, &RefusedError{fmt.Sprintf("required_variables: %s is not set", name), "it in the launch's environment, or among its secrets"}
-		}
-	}
-	return environment, nil
+	return environment
 }
 
 // labelVariable is the variable of a label: BURSAR_LABEL_ and the key, with an underscore in the

@@ -210,7 +210,8 @@ func (r *rig) next(t *testing.T) *bursarv1.AnswerRequest {
 
 func TestAnOrderIsCarriedOutOnce(t *testing.T) {
 	r := newRig(t, standard())
-	spec := &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true", "x"}, Environment: map[string]string{"A": "b"}, RequiredVariables: []string{"A", "TOKEN"}, WorkingDirectory: "/srv"}
+	spec := &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true", "x"}, Environment: map[string]string{"A": "b"}, RequiredVariables: []string{"A", "TOKEN"}, RequiredFiles: []string{"/srv/x"}, WorkingDirectory: "/srv"}
+	spec.Script, spec.Ready = []byte("#!/bin/sh"), &bursarv1.Readiness{Check: &bursarv1.Readiness_Port{Port: 80}}
 	r.orders <- orderOf(t, "granted", spec, "TOKEN", "hunter2")
 	if started := r.next(t); started.GetStarted().GetProcess().GetPid() != 7 || started.GetHostId() != "h1" || started.GetIncarnation() != 3 || started.GetGrantRevision() != 4 {
 		t.Errorf("started: %v", started)
@@ -231,6 +232,9 @@ func TestAnOrderIsCarriedOutOnce(t *testing.T) {
 	l := r.launched[0]
 	if l.User.UID != 1200 || l.Request.GetCommand()[1] != "x" || l.Request.GetWorkingDirectory() != "/srv" || l.Caller != "alice" {
 		t.Errorf("launched: %+v", l)
+	}
+	if string(l.Script) != "#!/bin/sh" || l.Ready.GetPort() != 80 || len(l.RequiredVariables) != 2 || len(l.RequiredFiles) != 1 {
+		t.Errorf("launched without a part of its spec: %+v", l)
 	}
 	for name, want := range map[string]string{"A": "b", "TOKEN": "hunter2", "BURSAR_LABEL_user": "alice", "BURSAR_LABEL_a_b_c": "d"} {
 		if got := l.Request.GetEnvironment()[name]; got != want {
@@ -267,7 +271,13 @@ func TestALyingCoordinatorRunsNothing(t *testing.T) {
 		"a relative working directory":        {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, WorkingDirectory: "srv"}, "working_directory"},
 		"a script":                            {"granted", &bursarv1.LaunchSpec{Account: "etl", Script: []byte("#!/bin/sh\n")}, "script"},
 		"a grant that its caller is to start": {"plain", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}}, "its caller starts"},
-		"a variable that is missing":          {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, RequiredVariables: []string{"LICENSE"}}, "LICENSE is not set"},
+		"a readiness with another program": {"granted", &bursarv1.LaunchSpec{
+			Account: "etl", Command: []string{"/bin/true"}, Ready: &bursarv1.Readiness{Check: &bursarv1.Readiness_Command{Command: &bursarv1.CommandCheck{Command: []string{"/bin/sh", "-c", "id"}}}},
+		}, "engines.remote.programs"},
+		"a script that is too large":       {"granted", &bursarv1.LaunchSpec{Account: "etl", Script: make([]byte, 61441)}, "at most 61440"},
+		"a required file of no root":       {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, RequiredFiles: []string{"/etc", "etc"}}, "required_files[1]"},
+		"a required file with a zero":      {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, RequiredFiles: []string{"/e\x00tc"}}, "required_files[0]"},
+		"too many files that are required": {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, RequiredFiles: make([]string, 257)}, "required_files has 257"},
 	} {
 		order := orderOf(t, c.id, c.spec)
 		revision++

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/internal/osuser"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // Policy says which engines a coordinator may have started on this host. The zero value allows
@@ -52,6 +53,24 @@ func (p *Policy) Allows(name string, user osuser.User) error {
 		if slices.Contains(p.DeniedGroups, gid) {
 			return &RefusedError{fmt.Sprintf("account %q is in the group %d", name, gid), "an account in none of engines.remote.deniedGroups"}
 		}
+	}
+	return nil
+}
+
+// allowsPrograms refuses a launch with a program that engines.remote.programs does not name: what
+// it executes, and the command that looks whether it is ready. The error is a *RefusedError.
+func (p *Policy) allowsPrograms(spec *bursarv1.LaunchSpec) error {
+	if len(p.Programs) == 0 {
+		return nil
+	}
+	if len(spec.GetScript()) > 0 {
+		return &RefusedError{"a script: this host does not launch any for a coordinator", "a program of engines.remote.programs"}
+	}
+	if err := p.AllowsProgram(spec.GetCommand()[0]); err != nil {
+		return err
+	}
+	if command := spec.GetReady().GetCommand().GetCommand(); len(command) > 0 {
+		return p.AllowsProgram(command[0])
 	}
 	return nil
 }

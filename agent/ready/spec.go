@@ -63,13 +63,7 @@ type Line struct {
 }
 
 // Check is the part of a Spec that an agent has to store. It has no secrets.
-type Check struct {
-	// Port is set if that is checked, else What is "file", "line" or "command".
-	Port     int32         `json:"port,omitempty"`
-	What     string        `json:"what,omitempty"`
-	Within   time.Duration `json:"within"`
-	Interval time.Duration `json:"interval"`
-}
+type Check = launch.Check
 
 // FromProto returns the check of a request. The error is a *launch.FieldError.
 func FromProto(r *bursarv1.Readiness) (Spec, error) {

@@ -65,7 +65,7 @@ func TestATimeCountsFromTheStartOfTheEngine(t *testing.T) {
 		// The agent was away for 50 s.
 		results := p.Watch(t.Context(), Engine{ID: "e1", Begun: began.Add(-50 * time.Second)}, Check{What: "file", Within: time.Minute})
 		got := <-results
-		want := Result{bursarv1.Phase_PHASE_FAILED, began.Add(10 * time.Second), "not ready within 1m0s: there is no file /x"}
+		want := Result{bursarv1.Phase_PHASE_FAILED, began.Add(10 * time.Second), "not ready within 1m0s: there is no file /x", false}
 		if got != want {
 			t.Errorf("%+v: want %+v", got, want)
 		}
@@ -143,7 +143,7 @@ func TestTheEndThatTheAgentTells(t *testing.T) {
 		time.Sleep(10 * time.Second) // in the bubble
 		close(ended)
 		got := <-results
-		want := Result{bursarv1.Phase_PHASE_FAILED, began.Add(10 * time.Second), "the engine ended before it was ready: the command exits with 1"}
+		want := Result{bursarv1.Phase_PHASE_FAILED, began.Add(10 * time.Second), "the engine ended before it was ready: the command exits with 1", true}
 		if got != want {
 			t.Errorf("%+v: want %+v", got, want)
 		}

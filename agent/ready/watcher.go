@@ -51,6 +51,8 @@ type Result struct {
 	Time time.Time `json:"time"`
 	// Reason says why it failed, printable: its last part may be the user's own words.
 	Reason string `json:"reason,omitempty"`
+	// Ended: it failed because the engine has ended, or its keeper has.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Watcher follows engines until they are ready. Make it with New.
@@ -123,7 +125,9 @@ func (w *Watcher) follow(ctx context.Context, e Engine, c Check) (result Result,
 		case ctx.Err() != nil:
 			return Result{}, false
 		case errors.Is(err, process.ErrEnded) || isClosed(ended):
-			return failed(now, "the engine ended before it was ready", found.reason), true
+			result := failed(now, "the engine ended before it was ready", found.reason)
+			result.Ended = true
+			return result, true
 		case now.Sub(e.Begun) >= c.Within:
 			return failed(now, "not ready within "+c.Within.String(), found.reason), true
 		}

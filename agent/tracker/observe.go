@@ -100,11 +100,11 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 		phase: held, grant: withoutIncidents(a), epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
 		incidents: e.incidents, kept: e.kept, noted: e.noted, judged: e.judged, rule: e.rule,
 		peak: e.peak, cpuTime: e.cpuTime, stopError: e.stopError, reportedStopError: e.reportedStopError, over: e.over,
-		memoryLimit: e.memoryLimit, reportedMemoryLimit: e.reportedMemoryLimit,
+		memoryLimit: e.memoryLimit, reportedMemoryLimit: e.reportedMemoryLimit, begun: e.begun,
 	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
-		e.usage, e.judgement, e.over, e.cpuTime = nil, policy.Judgement{}, leftover{}, cpuTime{}
+		e.usage, e.judgement, e.over, e.cpuTime, e.begun = nil, policy.Judgement{}, leftover{}, cpuTime{}, begun{}
 	}
 	if e.over.end == nil { // an agent that has lost its state hears it from the coordinator
 		e.over.end, e.over.reported = a.GetLeaderEnd(), a.GetLeaderEnd()

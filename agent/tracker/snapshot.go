@@ -111,12 +111,16 @@ func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
 func (e *entry) record() *bursarv1.Allocation {
 	use := e.use()
 	ended := e.over.end != nil && !proto.Equal(e.over.end, e.grant.GetLeaderEnd())
-	if !ended && len(e.kept) == 0 && use.Peak == nil && use.CPUTime == nil {
+	started := isResult(e.begun.phase)
+	if !ended && !started && len(e.kept) == 0 && use.Peak == nil && use.CPUTime == nil {
 		return e.grant
 	}
 	a := proto.CloneOf(e.grant)
 	if ended {
 		a.LeaderEnd = e.over.end
+	}
+	if started {
+		e.begun.showIn(a)
 	}
 	a.Incidents = e.kept
 	use.showIn(a)

@@ -112,7 +112,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 // report is the engine's part of the next Sync; nil if the coordinator knows all there is.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError ||
-		e.over.end != e.over.reported || e.noted || e.memoryLimit != e.reportedMemoryLimit
+		e.over.end != e.over.reported || e.noted || e.begun.news || e.memoryLimit != e.reportedMemoryLimit
 	if !t.full && !changed {
 		return nil
 	}
@@ -120,9 +120,10 @@ func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	report := &bursarv1.EngineReport{
 		AllocationId: e.grant.GetId(), MeasuredPeak: use.Peak, MeasuredPeakSource: use.Source, CpuTime: use.CPUTime, StopError: e.stopError,
 		LeaderEnd: e.over.end, Incidents: e.incidents.messages(), OverUseRule: e.rule, MemoryLimitBytes: e.memoryLimit,
+		Phase: e.begun.phase, PhaseReason: e.begun.reason, LogDirectory: e.begun.logDirectory,
 	}
-	if e.noted {
-		e.noted, e.pending = false, true
+	if e.noted || e.begun.news {
+		e.noted, e.begun.news, e.pending = false, false, true
 	}
 	if e.memoryLimit != e.reportedMemoryLimit {
 		e.reportedMemoryLimit, e.pending = e.memoryLimit, true

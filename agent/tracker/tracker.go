@@ -126,6 +126,7 @@ type entry struct {
 	// memoryLimit is the limit of memory in bytes that the kernel has for it, and
 	// reportedMemoryLimit what was sent of that; 0: none.
 	memoryLimit, reportedMemoryLimit int64
+	begun                            begun
 
 	// Of a veto:
 	refusal Refusal // if it was refused
@@ -251,10 +252,14 @@ func (t *Tracker) All() []*bursarv1.Allocation {
 
 // shown is the grant with the agent's own measurement, which is newer than the coordinator's.
 func (e *entry) shown() *bursarv1.Allocation {
-	if e.usage == nil && len(e.grant.GetSeal()) == 0 && len(e.incidents) == 0 && e.over.end == nil {
+	if e.usage == nil && len(e.grant.GetSeal()) == 0 && len(e.incidents) == 0 && e.over.end == nil && e.begun == (begun{}) {
 		return e.grant
 	}
 	a := proto.CloneOf(e.record())
+	e.begun.showIn(a)
+	if a.GetLaunch() != nil && e.begun.logDirectory != "" {
+		a.Launch.LogDirectory = e.begun.logDirectory
+	}
 	a.Seal = nil // between the agent and the coordinators
 	a.Incidents = e.incidents.messages()
 	if e.usage == nil {

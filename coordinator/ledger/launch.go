@@ -201,25 +201,33 @@ func (e *entry) noteTry(t *Try) {
 	e.Wishes = &w
 }
 
-// endTried ends an entry whose engine has ended. The engine of a launch that was not ready yet is
-// launched again if its request has retries.
+// endTried ends an entry whose engine has ended. If that was to become ready and has not, the try
+// has failed; it is launched again if its request has retries.
 func (l *Ledger) endTried(e *entry, reason string) {
 	end := func() { l.becomeReleased(e, reason) }
-	if launch := e.Launch(); launch == nil || launch.Row == 0 {
+	if !e.failedToStart() {
 		end()
 		return
 	}
 	try := Try{HostID: e.HostID, At: l.now, Reason: reason, Executed: true, ErrorOutput: e.ErrorOutput}
-	if !e.mayTryAgain(&try) {
+	again := e.mayTryAgain(&try)
+	avoided := e.Wishes
+	e.noteTry(&try)
+	if !again {
 		end()
 		return
 	}
-	avoided := e.Wishes
-	e.noteTry(&try)
 	if !l.possible(e) { // no other host could take it: better the same one again than none
 		e.Wishes = avoided
 	}
 	l.succeed(e, end)
+}
+
+// failedToStart reports whether the engine of a launch that has ended was to become ready, and was
+// not stopped by somebody before.
+func (e *entry) failedToStart() bool {
+	launch := e.Launch()
+	return launch != nil && launch.Watched && len(launch.Tries) < mostTries && e.Phase() != Ready && !e.Releasing && (!e.Stopping || e.Phase() == Failed)
 }
 
 // succeed ends an entry whose launch is tried again, and puts its successor into the tables: the
