@@ -57,6 +57,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(engineVariable); path != "" {
 		os.Exit(playEngine(path))
 	}
+	if port := os.Getenv(listenVariable); port != "" {
+		os.Exit(listen(port))
+	}
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "losses: want root: namespaces and cgroups are made here")
 		os.Exit(1)

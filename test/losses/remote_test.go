@@ -27,6 +27,12 @@ const remoteAccount = "nobody"
 // is what the agent's file says of that.
 func startRemote(t *testing.T, engines string) (p *place, alice *client.Client) {
 	t.Helper()
+	return startRemoteEvery(t, engines, tick)
+}
+
+// startRemoteEvery has another time between two heartbeats.
+func startRemoteEvery(t *testing.T, engines string, interval time.Duration) (p *place, alice *client.Client) {
+	t.Helper()
 	p = newPlace(t, settings{})
 	tokens := map[string]string{"alice": access.NewToken(), "agent": access.NewToken(), "root": access.NewToken()}
 	identities := p.write("identities.yaml", fmt.Sprintf(`identities:
@@ -35,7 +41,7 @@ func startRemote(t *testing.T, engines string) (p *place, alice *client.Client) 
 - {name: root, role: admin, tokenHash: '%s'}
 `, remoteAccount, access.Hash(tokens["alice"]), hostID, access.Hash(tokens["agent"]), access.Hash(tokens["root"])))
 	p.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\nidentities: %s\nauditLog: %s\ntimes:\n  interval: %s\n  suspectAfter: 30\n",
-		p.address, p.data(), identities, filepath.Join(p.dir, "audit.log"), tick))
+		p.address, p.data(), identities, filepath.Join(p.dir, "audit.log"), interval))
 	p.write("agent.yaml", p.agentConfig(p.socket, p.state(), "  cgroups: none\n  logDir: "+filepath.Join(p.dir, "logs")+"\n"+engines+"tokenFile: "+p.write("agent.token", tokens["agent"])+"\n"))
 	for name, mode := range map[string]os.FileMode{p.dir: 0o755, filepath.Join(p.dir, "out"): 0o777, filepath.Join(p.dir, "logs"): 0o755} {
 		if err := os.MkdirAll(name, mode); err != nil {
@@ -56,7 +62,19 @@ func startRemote(t *testing.T, engines string) (p *place, alice *client.Client) 
 	t.Cleanup(p.remote.Close)
 	p.startCoordinator()
 	p.startAgent()
+	t.Cleanup(p.killActive)
 	return p, alice
+}
+
+// killActive ends the engines that are left at the end of a test, while a coordinator knows them.
+func (p *place) killActive() {
+	list, err := p.remote.Allocations().List(context.Background(), &bursarv1.AllocationServiceListRequest{States: []bursarv1.AllocationState{active}})
+	if err != nil {
+		return // the test has ended the coordinator, and so has no such engine
+	}
+	for _, a := range list.GetAllocations() {
+		_ = proc.Hold(p.t, int(a.GetProcess().GetPid())).SignalGroup(syscall.SIGKILL) // it may have ended
+	}
 }
 
 // allowed lets the account run.
