@@ -30,8 +30,8 @@ type engine struct {
 	asking bool
 	// told is how the main process ended, by its launcher's word; nil: it has not said so.
 	told *bursarv1.ExitStatus
-	// resumed: it was noted whether the engine has begun, if this agent has launched it. looks is the
-	// goroutine that waits until it is ready; nil: there was none.
+	// resumed: it was noted whether the engine has begun, if this agent has launched it. looks is
+	// the goroutine that waits until it is ready; nil: there was none.
 	resumed bool
 	looks   *looking
 

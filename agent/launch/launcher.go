@@ -78,7 +78,7 @@ type Request struct {
 	Environment      map[string]string
 	WorkingDirectory string
 	Logs             Logs
-	// Script is executed in place of a program, and Command has its arguments. Empty: there is none.
+	// Script is executed in place of a program, and Command has its arguments. Empty: none is.
 	Script []byte
 	// RequiredVariables must be set, and not empty, and RequiredFiles must be there, as User sees
 	// them: else nothing is executed.

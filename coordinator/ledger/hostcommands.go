@@ -85,7 +85,7 @@ type EngineReport struct {
 	// not watch it.
 	Phase       Phase
 	PhaseReason string
-	// LogDirectory is where the output of an engine goes that the agent has launched, once the engine
+	// LogDirectory is where the output of an engine goes that the agent has launched, once it
 	// may have run. Empty: it has not, or its caller started it.
 	LogDirectory string
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
