@@ -56,9 +56,10 @@ type RemoteConfig struct {
 	Accounts []string `yaml:"accounts" reload:"live"`
 	// MinUserID is the least uid of such an account. Default 1000; 1 allows every account but root.
 	MinUserID int64 `yaml:"minUserId" reload:"live"`
-	// DeniedGroups are names of groups that no such account may be in. Default: those that give
-	// rights over the machine (root, sudo, wheel, admin, adm, disk, shadow, docker, lxd, libvirt,
-	// systemd-journal); [] denies none.
+	// DeniedGroups are names of groups that no such account may be in, not even as one of many.
+	// Groups of a directory (LDAP) count. A group that the host does not know refuses every launch.
+	// Default: those that give rights over the machine (root, sudo, wheel, admin, adm, disk, shadow,
+	// docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
 	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
 	// Programs are the absolute paths of the programs that may be started. Default: any.
 	Programs []string `yaml:"programs" reload:"live"`

@@ -1,14 +1,16 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"path"
 	"slices"
 	"strconv"
 
 	"github.com/bursar/bursar/agent/orders"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 // defaultDeniedGroups give rights over the machine.
@@ -34,26 +36,28 @@ func (c *RemoteConfig) check() error {
 	return nil
 }
 
-// forOrders is what callers elsewhere may have started, by the settings in force. A denied group
-// that this machine does not have denies nobody.
+// forOrders is what callers elsewhere may have started, by the settings in force.
 func (a *Agent) forOrders() orders.Policy {
 	s := a.settings()
 	remote := &s.Engines.Remote
-	p := orders.Policy{
+	return orders.Policy{
 		Accounts: slices.DeleteFunc(slices.Clone(remote.Accounts), func(name string) bool { return slices.Contains(s.Engines.BannedUsers, name) }),
 		MinUID:   uint32(remote.MinUserID), Programs: remote.Programs, Trusted: s.TrustedUsers, AgentUID: uint32(os.Geteuid()), //nolint:gosec // checked
+		DeniedGroups: remote.DeniedGroups, GroupsByDefault: slices.Equal(remote.DeniedGroups, defaultDeniedGroups()),
 	}
-	if !p.On() {
-		return p
+}
+
+// UnknownGroups returns those of the denied groups, by their place in the list, that the machine
+// does not know: then no engine is started from elsewhere. The defaults are no such groups. It asks
+// the machine's name service, and takes as long as that.
+func (c Config) UnknownGroups(ctx context.Context) (unknown []int) {
+	if len(c.Engines.Remote.Accounts) == 0 {
+		return nil
 	}
-	for _, name := range remote.DeniedGroups {
-		group, err := user.LookupGroup(name)
-		if err != nil {
-			continue
+	for i, name := range c.Engines.Remote.DeniedGroups {
+		if _, err := (osuser.Users{}).GIDsOf(ctx, name); errors.Is(err, osuser.ErrNoGroup) {
+			unknown = append(unknown, i)
 		}
-		if gid, err := strconv.ParseUint(group.Gid, 10, 32); err == nil {
-			p.DeniedGroups = append(p.DeniedGroups, uint32(gid))
-		}
 	}
-	return p
+	return unknown
 }

@@ -107,14 +107,7 @@ func (t *Taker) allowed(ctx context.Context, spec *bursarv1.LaunchSpec) (osuser.
 	if err := policy.allowsPrograms(spec); err != nil {
 		return osuser.User{}, err
 	}
-	user, err := t.Users.Named(ctx, spec.GetAccount())
-	if errors.Is(err, osuser.ErrNoUser) {
-		return osuser.User{}, &RefusedError{fmt.Sprintf("account %q: not on this host", spec.GetAccount()), "an account of this host"}
-	}
-	if err != nil {
-		return osuser.User{}, fmt.Errorf("account %q: %w", spec.GetAccount(), err)
-	}
-	return user, policy.Allows(spec.GetAccount(), user)
+	return t.account(ctx, &policy, spec.GetAccount())
 }
 
 // The bounds of a LaunchSpec, as its contract has them.

@@ -17,7 +17,6 @@ import (
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -50,11 +49,6 @@ type Engines interface {
 	Signal(ctx context.Context, id string, signal bursarv1.Signal, by string) error
 }
 
-// Users looks accounts up; osuser.Users is one.
-type Users interface {
-	Named(ctx context.Context, name string) (osuser.User, error)
-}
-
 // Options are the parts that a Taker needs. All of them are required.
 type Options struct {
 	HostID  func() string
@@ -73,6 +67,7 @@ type Taker struct {
 
 	slots   chan struct{} // of launches
 	signals chan struct{} // of answers to signals
+	groups  groups
 
 	mu sync.Mutex
 	// answers are those to orders that were taken; nil: the launch is under way. Guarded by mu.

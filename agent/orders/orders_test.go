@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,15 +112,36 @@ func (e *engines) count() int {
 	return len(e.launched)
 }
 
-// accounts are those of the machine.
+// accounts are those of the machine. Its groups are 27 (sudo), and those of tests.
 type accounts map[string]osuser.User
 
-func (a accounts) Named(_ context.Context, name string) (osuser.User, error) {
+func (a accounts) NamedWhole(_ context.Context, name string) (osuser.User, error) {
 	user, there := a[name]
 	if !there {
 		return user, osuser.ErrNoUser
 	}
 	return user, nil
+}
+
+// NameOf implements Users: the least name of a uid is the one that the machine knows.
+func (a accounts) NameOf(_ context.Context, uid uint32) (string, error) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name].UID == uid {
+			return a[name].Name, nil
+		}
+	}
+	return "", osuser.ErrNoUser
+}
+
+func (accounts) GIDsOf(_ context.Context, group string) ([]uint32, error) {
+	if group != "sudo" {
+		return nil, osuser.ErrNoGroup
+	}
+	return []uint32{27}, nil
+}
+
+func (accounts) GroupNames(context.Context, osuser.User) ([]string, []uint32, error) {
+	return nil, nil, nil
 }
 
 type rig struct {
@@ -158,7 +181,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 		Users: accounts{
 			"etl": {Name: "etl", UID: 1200, GID: 1200, Groups: []uint32{50}}, "admin": {Name: "admin", UID: 1300, GID: 1300, Groups: []uint32{27}},
 			"toor": {Name: "toor", UID: 0}, "daemon": {Name: "daemon", UID: 2}, "gateway": {Name: "gateway", UID: 1400}, "alias": {Name: "etl", UID: 1200},
-			"agent": {Name: "agent", UID: 1500},
+			"agent": {Name: "agent", UID: 1500}, "gatewaz": {Name: "gatewaz", UID: 1400}, "numbered": {Name: "numbered", UID: 1600},
 		},
 		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Log: slog.New(slog.DiscardHandler),
 	})
@@ -177,7 +200,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 }
 
 func standard() Policy {
-	return Policy{Accounts: []string{"etl", "admin", "toor", "daemon", "gateway", "alias", "ghost", "agent"}, MinUID: 1000, DeniedGroups: []uint32{27}, Trusted: []string{"gateway"}, AgentUID: 1500}
+	return Policy{Accounts: []string{"etl", "admin", "toor", "daemon", "gateway", "alias", "ghost", "agent", "gatewaz", "numbered"}, MinUID: 1000, DeniedGroups: []string{"sudo"}, Trusted: []string{"gateway", "1600"}, AgentUID: 1500}
 }
 
 func orderOf(t *testing.T, id string, spec *bursarv1.LaunchSpec, secrets ...string) *bursarv1.AttachResponse {
@@ -255,11 +278,13 @@ func TestALyingCoordinatorRunsNothing(t *testing.T) {
 		spec  *bursarv1.LaunchSpec
 		words string
 	}{
-		"an account that is not listed":       {"granted", &bursarv1.LaunchSpec{Account: "postgres", Command: []string{"/bin/true"}}, "not on this host"},
+		"an account that is not listed":       {"granted", &bursarv1.LaunchSpec{Account: "postgres", Command: []string{"/bin/true"}}, "launches nothing as it"},
 		"root by another name":                {"granted", &bursarv1.LaunchSpec{Account: "toor", Command: []string{"/bin/true"}}, "uid 0"},
 		"an account of the system":            {"granted", &bursarv1.LaunchSpec{Account: "daemon", Command: []string{"/bin/true"}}, "engines.remote.minUserId"},
 		"a member of a denied group":          {"granted", &bursarv1.LaunchSpec{Account: "admin", Command: []string{"/bin/true"}}, "engines.remote.deniedGroups"},
 		"a trusted caller":                    {"granted", &bursarv1.LaunchSpec{Account: "gateway", Command: []string{"/bin/true"}}, "trustedUsers"},
+		"a trusted caller's uid":              {"granted", &bursarv1.LaunchSpec{Account: "gatewaz", Command: []string{"/bin/true"}}, "trustedUsers"},
+		"a trusted uid":                       {"granted", &bursarv1.LaunchSpec{Account: "numbered", Command: []string{"/bin/true"}}, "trustedUsers"},
 		"the agent's own account":             {"granted", &bursarv1.LaunchSpec{Account: "agent", Command: []string{"/bin/true"}}, "the agent's own"},
 		"an account that is another's alias":  {"granted", &bursarv1.LaunchSpec{Account: "alias", Command: []string{"/bin/true"}}, "launches nothing as it"},
 		"an account that is not there":        {"granted", &bursarv1.LaunchSpec{Account: "ghost", Command: []string{"/bin/true"}}, "not on this host"},

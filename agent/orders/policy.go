@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 
 	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -16,11 +17,14 @@ type Policy struct {
 	Accounts []string
 	// MinUID is the least uid of such an account.
 	MinUID uint32
-	// DeniedGroups are gids: no engine runs as a member of one.
-	DeniedGroups []uint32
+	// DeniedGroups are names of groups: no engine runs as a member of one.
+	DeniedGroups []string
+	// GroupsByDefault: nobody has chosen DeniedGroups, so the machine may lack some of them.
+	GroupsByDefault bool
 	// Programs are the absolute paths of the programs that may be executed; none: any.
 	Programs []string
-	// Trusted are accounts that may act for others on this host. No engine runs as one of them.
+	// Trusted are names and uids of accounts that may act for others on this host. No engine runs as
+	// one of them.
 	Trusted []string
 	// AgentUID is the agent's own. No engine runs as it.
 	AgentUID uint32
@@ -35,24 +39,22 @@ type RefusedError struct{ What, Want string }
 func (e *RefusedError) Error() string { return e.What + ": want " + e.Want }
 
 // Allows refuses an account that engines may not run as, by its name and by what the machine says
-// of it. The error is a *RefusedError.
-func (p *Policy) Allows(name string, user osuser.User) error {
+// of it. known is the name by which this host knows its uid, if there is one. Groups are not
+// compared here. The error is a *RefusedError.
+func (p *Policy) Allows(name string, user osuser.User, known string) error {
 	switch {
 	case !slices.Contains(p.Accounts, name) || user.Name != name:
-		return &RefusedError{fmt.Sprintf("account %q: this host launches nothing as it for a coordinator", name), "an account of engines.remote.accounts in its agent's file"}
+		return notListed(name)
 	case user.UID == 0:
 		return &RefusedError{fmt.Sprintf("account %q has the uid 0", name), "another account: nothing is launched as root for a coordinator"}
 	case user.UID < p.MinUID:
 		return &RefusedError{fmt.Sprintf("account %q has the uid %d", name, user.UID), fmt.Sprintf("one of at least %d (engines.remote.minUserId)", p.MinUID)}
 	case user.UID == p.AgentUID:
 		return &RefusedError{fmt.Sprintf("account %q is the agent's own", name), "another account"}
-	case slices.Contains(p.Trusted, name):
+	case slices.ContainsFunc(p.Trusted, func(trusted string) bool {
+		return trusted == name || trusted == known || trusted == strconv.FormatUint(uint64(user.UID), 10)
+	}):
 		return &RefusedError{fmt.Sprintf("account %q may act for others on this host (trustedUsers)", name), "an account with no rights over others"}
-	}
-	for _, gid := range append([]uint32{user.GID}, user.Groups...) {
-		if slices.Contains(p.DeniedGroups, gid) {
-			return &RefusedError{fmt.Sprintf("account %q is in the group %d", name, gid), "an account in none of engines.remote.deniedGroups"}
-		}
 	}
 	return nil
 }
@@ -73,6 +75,10 @@ func (p *Policy) allowsPrograms(spec *bursarv1.LaunchSpec) error {
 		return p.AllowsProgram(command[0])
 	}
 	return nil
+}
+
+func notListed(name string) error {
+	return &RefusedError{fmt.Sprintf("account %q: this host launches nothing as it for a coordinator", name), "an account of engines.remote.accounts in its agent's file"}
 }
 
 // AllowsProgram refuses a program. The error is a *RefusedError.

@@ -283,29 +283,16 @@ func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
 	return groups, nil
 }
 
-// groupsOfFile reads name:password:gid:member,member.
+// groupsOfFile are those of /etc/group, the account's own first.
 func (u Users) groupsOfFile(user User) ([]uint32, error) {
 	groups := []uint32{user.GID}
-	file, err := os.Open(cmp.Or(u.Group, "/etc/group"))
-	if errors.Is(err, os.ErrNotExist) {
-		return groups, nil
-	}
-	if err != nil {
-		return nil, err //nolint:wrapcheck // names the file
-	}
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, maxLookup)
-	for scanner.Scan() {
-		fields := strings.Split(scanner.Text(), ":")
-		if len(fields) != 4 || !slices.Contains(strings.Split(fields[3], ","), user.Name) {
-			continue
-		}
-		if group, err := parseNumber(fields[2]); err == nil {
-			groups = appendNew(groups, group)
+	lines, err := u.groupFile()
+	for _, line := range lines {
+		if slices.Contains(line.members, user.Name) {
+			groups = appendNew(groups, line.gid)
 		}
 	}
-	return groups, scanner.Err() //nolint:wrapcheck // a line that is too long
+	return groups, err
 }
 
 func appendNew(list []uint32, number uint32) []uint32 {

@@ -172,10 +172,13 @@ func warnOf(out *render.Printer, loaded *configuration, logs *logFlags, level st
 	return nil
 }
 
-// sayUnknownUsers logs the trusted users that do not exist, or not yet.
+// sayUnknownUsers logs the trusted users and the denied groups that do not exist, or not yet.
 func sayUnknownUsers(ctx context.Context, out *render.Printer, config agent.Config, loaded *configuration) {
 	for _, i := range config.UnknownUsers(ctx) {
 		out.Sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
+	}
+	for _, i := range config.UnknownGroups(ctx) {
+		out.Sayf("%v", loaded.at(fmt.Sprintf("engines.remote.deniedGroups[%d]", i), strconv.Quote(config.Engines.Remote.DeniedGroups[i])+": this machine has no such group: no engine is started from elsewhere"))
 	}
 }
 
