@@ -75,7 +75,7 @@ func (s *Engines) Stop(ctx context.Context, order *bursarv1.StopOrder) {
 	if repeated {
 		level = slog.LevelDebug
 	}
-	s.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
+	s.log.Log(ctx, level, "an engine is stopped", "audit", true, "order", "stop", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	s.background(func() {
 		engine.Made = s.cgroups.Made(id, engine.Cgroup)
 		engine.Guarded = s.cgroups.Guarded(ctx, id, engine.Cgroup)

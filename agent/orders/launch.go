@@ -21,12 +21,14 @@ import (
 // launchPatience bounds a launch, with the wait for its grant and for the coordinator.
 const launchPatience = 90 * time.Second
 
-// execute launches the engine of an order. The answer says that it has begun.
-func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.AnswerRequest, error) {
+// execute launches the engine of an order. The answer says that it has begun. about takes what is
+// known of it.
+func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about *audited) (*bursarv1.AnswerRequest, error) {
 	spec, secrets := &bursarv1.LaunchSpec{}, &bursarv1.LaunchSecrets{}
 	if err := errors.Join(proto.Unmarshal(order.GetSpec(), spec), proto.Unmarshal(order.GetSecrets(), secrets)); err != nil {
 		return nil, errors.New("the order cannot be read: want a coordinator of this version or the one before")
 	}
+	about.account, about.program = spec.GetAccount(), programOf(spec)
 	done, err := t.Engines.BeginLaunch(ctx, order.GetAllocationId())
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it
@@ -36,6 +38,7 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*burs
 	if err != nil {
 		return nil, err
 	}
+	about.caller = grant.GetCaller()
 	user, err := t.allowed(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -47,7 +50,6 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder) (*burs
 	if err := callers.CheckLaunch(request); err != nil {
 		return nil, err
 	}
-	t.Log.Info("a coordinator has an engine started", "allocation_id", grant.GetId(), "account", user.Name, "program", grant.GetLaunch().GetProgram(), "caller", grant.GetCaller())
 	_, logs, err := t.Engines.Launch(ctx, engine.Launch{
 		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: &confirmer{t, order},
 		Script: spec.GetScript(), RequiredVariables: spec.GetRequiredVariables(), RequiredFiles: spec.GetRequiredFiles(), Ready: spec.GetReady(),

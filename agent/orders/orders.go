@@ -2,7 +2,6 @@ package orders
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -171,9 +170,10 @@ func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 	}
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
-	answer, err := t.execute(ctx, order)
+	about := &audited{}
+	answer, err := t.execute(ctx, order, about)
+	t.auditLaunch(key.id, about, err)
 	if err != nil {
-		t.Log.Warn("an engine was not started for a coordinator", "allocation_id", key.id, "error", err)
 		answer = t.answer(order)
 		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err)}}
 	}
@@ -225,12 +225,4 @@ func (t *Taker) answer(order *bursarv1.LaunchOrder) *bursarv1.AnswerRequest {
 	return &bursarv1.AnswerRequest{
 		HostId: t.HostID(), Incarnation: t.State.Incarnation(), AllocationId: order.GetAllocationId(), GrantRevision: order.GetGrantRevision(),
 	}
-}
-
-// reasonOf is what a caller elsewhere hears: no values of the command.
-func reasonOf(err error) string {
-	if wrong, ok := errors.AsType[*connect.Error](err); ok {
-		return wrong.Message()
-	}
-	return err.Error()
 }

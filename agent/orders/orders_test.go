@@ -149,6 +149,31 @@ type rig struct {
 	*engines
 
 	taker *Taker
+	log   *records
+}
+
+// records are the lines of a log.
+type records struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (r *records) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+// audits are the audit records.
+func (r *records) audits() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(r.text.String()) {
+		if strings.Contains(line, "audit=true") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // newRig runs a taker of host h1, which has got the reservation "granted", in epoch 5.
@@ -175,7 +200,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			}
 		}
 	})
-	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4), signals: make(chan string, 4)}}
+	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4), signals: make(chan string, 4)}, log: &records{}}
 	r.taker = New(Options{
 		HostID: func() string { return "h1" }, State: state, Hosts: bursarv1connect.NewHostServiceClient(server.Client(), server.URL), Engines: r.engines,
 		Users: accounts{
@@ -183,7 +208,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			"toor": {Name: "toor", UID: 0}, "daemon": {Name: "daemon", UID: 2}, "gateway": {Name: "gateway", UID: 1400}, "alias": {Name: "etl", UID: 1200},
 			"agent": {Name: "agent", UID: 1500}, "gatewaz": {Name: "gatewaz", UID: 1400}, "numbered": {Name: "numbered", UID: 1600},
 		},
-		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Log: slog.New(slog.DiscardHandler),
+		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

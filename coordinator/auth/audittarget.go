@@ -3,6 +3,7 @@ package auth
 import (
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +39,10 @@ func targetOf(message any) (target, requestID string) {
 		return "allocation " + m.GetId() + ", " + m.GetSignal().String(), requestID
 	case *bursarv1.AllocateRequest:
 		return "user " + m.GetLabels()["user"], requestID
+	case *bursarv1.StartRequest:
+		return startText(m), m.GetRequest().GetRequestId()
+	case *bursarv1.SignalRequest:
+		return "allocation " + m.GetId() + ", " + m.GetSignal().String(), requestID
 	case interface{ GetHostId() string }:
 		if m.GetHostId() != "" {
 			target = "host " + m.GetHostId()
@@ -51,6 +56,20 @@ func targetOf(message any) (target, requestID string) {
 	default:
 		return "", requestID
 	}
+}
+
+// startText is what is to be started as whom. The program is named as in the allocation. Arguments,
+// environment and secrets are not written down.
+func startText(m *bursarv1.StartRequest) string {
+	spec := m.GetLaunch()
+	program := "script"
+	if command := spec.GetCommand(); len(spec.GetScript()) == 0 {
+		program = ""
+		if len(command) > 0 {
+			program = path.Base(command[0])
+		}
+	}
+	return fmt.Sprintf("user %s, account %q, program %q", m.GetRequest().GetLabels()["user"], shortened(spec.GetAccount()), shortened(program))
 }
 
 // providerText is a provider with its settings. Settings name secrets and hold none. An address

@@ -228,6 +228,9 @@ func TestAuditLogHasNoSensitiveFieldOfARequest(t *testing.T) {
 		if strings.Contains(protojson.Format(request.Interface()), secret) {
 			requests++
 		}
+		if start, is := request.Interface().(*bursarv1.StartRequest); is && len(start.GetLaunch().GetCommand()) > 0 {
+			start.Launch.Command = append([]string{"/usr/bin/python3"}, start.GetLaunch().GetCommand()...) // the program is in its allocation, too
+		}
 		if target, id := targetOf(request.Interface()); strings.Contains(target+id, secret) {
 			t.Errorf("%s: %q, %q", method.FullName(), target, id)
 		}

@@ -1,0 +1,61 @@
+package orders
+
+import (
+	"strings"
+	"testing"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Each order has one audit record, whatever became of it. Neither it nor the answer has arguments,
+// variables or secrets.
+func TestOrdersHaveAuditRecords(t *testing.T) {
+	policy := standard()
+	r := newRig(t, policy)
+	revision := uint64(200)
+	for name, c := range map[string]struct {
+		spec  *bursarv1.LaunchSpec
+		words []string
+	}{
+		"refused by the policy":   {&bursarv1.LaunchSpec{Account: "admin", Command: []string{"/bin/true", "hunter2"}}, []string{"account=admin", "program=/bin/true", "caller=alice", "code=refused", "deniedGroups"}},
+		"a bad argument":          {&bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true", "hunter2\x00"}}, []string{"code=failed", "command[1]"}},
+		"a bad working directory": {&bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, WorkingDirectory: "hunter2"}, []string{"code=failed", "working_directory"}},
+		"a bad environment":       {&bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, Environment: map[string]string{"A": "hunter2\x00"}}, []string{"code=failed", "environment"}},
+		"a bad secret":            {&bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}}, []string{"code=failed", "environment"}},
+	} {
+		before := len(r.log.audits())
+		order := orderOf(t, "granted", c.spec)
+		if name == "a bad secret" {
+			order = orderOf(t, "granted", c.spec, "PASSWORD", "hunter2\x00")
+		}
+		revision++
+		order.GetLaunch().GrantRevision = revision
+		r.orders <- order
+		answer := r.next(t)
+		lines := r.log.audits()[before:]
+		if len(lines) != 1 {
+			t.Errorf("%s: %d records: %q", name, len(lines), lines)
+			continue
+		}
+		for _, word := range append(c.words, "order=launch", "allocation_id=granted") {
+			if !strings.Contains(lines[0], word) {
+				t.Errorf("%s: %q has no %q", name, lines[0], word)
+			}
+		}
+		if strings.Contains(lines[0]+answer.GetFailed().GetReason(), "hunter2") || answer.GetFailed() == nil {
+			t.Errorf("%s: %q, %v", name, lines[0], answer)
+		}
+	}
+	before := len(r.log.audits())
+	r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true", "hunter2"}}, "PASSWORD", "hunter2")
+	r.next(t)
+	r.next(t)
+	if lines := r.log.audits()[before:]; len(lines) != 1 || !strings.Contains(lines[0], "code=ok") || strings.Contains(lines[0], "hunter2") {
+		t.Errorf("launched: %q", lines)
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if strings.Contains(r.log.text.String(), "hunter2") {
+		t.Errorf("the log has it: %s", r.log.text.String())
+	}
+}
