@@ -30,7 +30,8 @@ type engineService struct {
 	signals     *orders.Signals
 }
 
-// maxLaunchBytes bounds what is to be executed, encoded: it is a row of the store until then.
+// maxLaunchBytes bounds what is to be executed, encoded, with its secrets: without these it is a row
+// of the store until then, and with them an order that waits for its agent.
 const maxLaunchBytes = 64 << 10
 
 // retryPatience is how long a caller that wants an engine at once waits for a host if the launch
@@ -224,8 +225,8 @@ func launchOf(req *bursarv1.StartRequest) (*ledger.LaunchRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(payload) > maxLaunchBytes {
-		return nil, wire.FieldError("launch", fmt.Sprintf("%d bytes", len(payload)), fmt.Sprintf("at most %d: a larger script or environment belongs into a file on the hosts", maxLaunchBytes))
+	if n := len(payload) + proto.Size(&bursarv1.LaunchSecrets{Variables: req.GetSecrets()}); n > maxLaunchBytes {
+		return nil, wire.FieldError("launch", fmt.Sprintf("%d bytes", n), fmt.Sprintf("at most %d, with secrets: a larger script or environment belongs into a file on the hosts", maxLaunchBytes))
 	}
 	return &ledger.LaunchRequest{
 		Account: spec.GetAccount(), Program: programOf(spec), Watched: spec.GetReady() != nil, Retries: req.GetRetries(), Spec: payload,

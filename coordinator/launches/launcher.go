@@ -2,21 +2,15 @@ package launches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/orders"
-	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/pause"
-	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 const (
@@ -28,6 +22,9 @@ const (
 	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as
 	// after a change of leader. A reservation usually lasts for two minutes.
 	secretsPatience = 30 * time.Second
+	// readsAtOnce is how many rows of launches are in memory at a time, 64 KiB each, beside those in
+	// the queues of agents.
+	readsAtOnce = 16
 	// again is the pause before the changes are followed anew.
 	again = 200 * time.Millisecond
 )
@@ -47,9 +44,11 @@ type Launcher struct {
 	needed  chan struct{} // closed by the first agent that attaches, or the first request for an engine
 	isFirst sync.Once
 
+	reads chan struct{} // has an element for each row that is being read or sent
+
 	mu      sync.Mutex
-	pending map[ledger.ID]*try               // guarded by mu; grants whose engines have not begun
-	secrets map[requestKey]map[string]string // guarded by mu; of callers that wait for an answer
+	pending map[ledger.ID]*try   // guarded by mu; grants whose engines have not begun
+	secrets map[requestKey]*held // guarded by mu; of callers that wait for an answer
 }
 
 // requestKey names a request of a caller, whatever allocations its tries have.
@@ -65,7 +64,7 @@ type try struct {
 
 // New makes a launcher. The hub tells it when agents attach.
 func New(loop *commit.Loop, rows Rows, hub *orders.Hub, log *slog.Logger) *Launcher {
-	l := &Launcher{Loop: loop, Rows: rows, Hub: hub, Log: log, needed: make(chan struct{}), pending: make(map[ledger.ID]*try), secrets: make(map[requestKey]map[string]string)}
+	l := &Launcher{Loop: loop, Rows: rows, Hub: hub, Log: log, needed: make(chan struct{}), reads: make(chan struct{}, readsAtOnce), pending: make(map[ledger.ID]*try), secrets: make(map[requestKey]*held)}
 	hub.Attached = l.attached
 	return l
 }
@@ -177,74 +176,6 @@ func signal(news chan struct{}) {
 	case news <- struct{}{}:
 	default: // it is known already
 	}
-}
-
-// launch sends the order of a grant until ctx ends, which it does when the allocation is no longer
-// due.
-func (l *Launcher) launch(ctx context.Context, t *try) {
-	a := &t.allocation
-	record, err := l.record(ctx, a)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.fail(ctx, a, err.Error())
-		}
-		return
-	}
-	since := time.Now()
-	sent := false
-	for {
-		secrets, complete := l.secretsOf(a, record.GetSecrets())
-		switch {
-		case !complete && time.Since(since) >= secretsPatience:
-			l.fail(ctx, a, "its caller, who has the values of its secrets, does not wait for it any more")
-			return
-		case complete && l.send(a, record.GetSpec(), secrets):
-			sent = true
-		case complete && !sent && time.Since(since) >= attachPatience:
-			l.fail(ctx, a, "its agent takes no orders: its file allows no engine of callers elsewhere, or it is not connected, or of an older version")
-			return
-		}
-		wait, news := time.Second, t.secrets
-		if sent {
-			wait, news = orderAgain, nil // the secrets are with the agent
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.attached:
-		case <-news:
-		case <-time.After(wait):
-		}
-	}
-}
-
-// record reads what is to be executed.
-func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.LaunchRecord, error) {
-	payload, err := l.Rows.Launch(ctx, a.Launch().Row)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errors.New("the coordinators' store has lost what is to be executed")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("what is to be executed could not be read: %w", err)
-	}
-	record := &storev1.LaunchRecord{}
-	if err := proto.Unmarshal(payload, record); err != nil {
-		return nil, errors.New("what is to be executed is damaged in the coordinators' store")
-	}
-	return record, nil
-}
-
-// send gives the order to the host's agent, if that is attached.
-func (l *Launcher) send(a *ledger.Allocation, spec *bursarv1.LaunchSpec, secrets map[string]string) bool {
-	order := &bursarv1.LaunchOrder{AllocationId: a.ID.String(), GrantRevision: a.GrantRevision}
-	var err error
-	if order.Spec, err = proto.Marshal(spec); err == nil && len(secrets) > 0 {
-		order.Secrets, err = proto.Marshal(&bursarv1.LaunchSecrets{Variables: secrets})
-	}
-	if err != nil { // what was decoded can be encoded
-		return false
-	}
-	return l.Hub.Send(a.HostID, &bursarv1.AttachResponse{Epoch: l.Loop.Epoch(), Order: &bursarv1.AttachResponse_Launch{Launch: order}})
 }
 
 // fail ends a try that has begun nothing, as far as this coordinator knows.

@@ -4,16 +4,19 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
+// held are the secrets of one attached call.
+type held struct{ values map[string]string }
+
 // Hold keeps the secrets of a caller's request as long as the caller waits for an answer. They are
 // in memory alone. release forgets them.
 func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (release func()) {
 	if len(secrets) == 0 {
 		return func() {}
 	}
-	key := requestKey{caller, requestID}
+	key, mine := requestKey{caller, requestID}, &held{secrets}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.secrets[key] = secrets
+	l.secrets[key] = mine
 	for _, t := range l.pending {
 		if t.allocation.Caller == caller && t.allocation.RequestID == requestID {
 			signal(t.secrets)
@@ -22,7 +25,9 @@ func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (re
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.secrets, key)
+		if l.secrets[key] == mine { // a repeated call has brought them again
+			delete(l.secrets, key)
+		}
 	}
 }
 
@@ -33,7 +38,9 @@ func (l *Launcher) secretsOf(a *ledger.Allocation, names []string) (secrets map[
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	secrets = l.secrets[requestKey{a.Caller, a.RequestID}]
+	if held := l.secrets[requestKey{a.Caller, a.RequestID}]; held != nil {
+		secrets = held.values
+	}
 	for _, name := range names {
 		if _, here := secrets[name]; !here {
 			return nil, false

@@ -234,8 +234,8 @@ func (e *entry) failedToStart() bool {
 // same request, under the same request id, that waits for a host.
 func (l *Ledger) succeed(e *entry, end func()) {
 	next := e.successor(l.now)
-	e.changeLaunch(func(launch *Launch) { launch.Row = 0 }) // its successor has the row
-	e.Forget = true                                         // and the request id
+	l.leaveLaunchRow(e) // its successor has the row
+	e.Forget = true     // and the request id
 	key := e.key
 	end()
 	n := l.newEntry()

@@ -121,10 +121,15 @@ func (e *LiveFullError) Error() string {
 }
 
 // overhead is what the allocation takes in memory at most beyond the bytes of its row, as it
-// counts on its caller. What the user has of each part's own queue is like a queue. It changes only
-// if a part follows its application: no Confirm or Resize adds a part or moves one elsewhere.
+// counts on its caller, and the row of its launch in the store. What the user has of each part's own
+// queue is like a queue. It changes only if a part follows its application, or the row of the launch
+// is deleted: no Confirm or Resize adds a part or moves one elsewhere.
 func (a *Allocation) overhead() int64 {
-	return int64(LiveOverhead + QueueOverhead*(queuesOf(a.Entitled.External)+len(a.Entitled.External)))
+	bytes := int64(LiveOverhead + QueueOverhead*(queuesOf(a.Entitled.External)+len(a.Entitled.External)))
+	if launch := a.Launch(); launch != nil {
+		bytes += int64(launch.RowBytes)
+	}
+	return bytes
 }
 
 // queuesOf is how many queues parts count in, including those above, if no two of them share a

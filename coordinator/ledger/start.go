@@ -41,8 +41,10 @@ type Launch struct {
 	Retries int32
 	Tries   []Try // that failed, at most mostTries
 	// Row is the key of the launch's row: the id of its first allocation. 0: the row is deleted,
-	// and nothing more is launched from it.
-	Row ID
+	// and nothing more is launched from it. RowBytes is what it takes in the store; it counts on
+	// the caller until the row is deleted.
+	Row      ID
+	RowBytes int32
 }
 
 // Try is a try to launch an engine that failed.
@@ -103,7 +105,7 @@ func newStart(c *AllocateCommand) *Start {
 	}
 	s := &Start{Name: name}
 	if c.Launch != nil {
-		s.Launch = &Launch{Account: validText(c.Launch.Account), Program: validText(c.Launch.Program), Watched: c.Launch.Watched, Retries: c.Launch.Retries}
+		s.Launch = &Launch{Account: validText(c.Launch.Account), Program: validText(c.Launch.Program), Watched: c.Launch.Watched, Retries: c.Launch.Retries, RowBytes: int32(len(c.Launch.Spec))} //nolint:gosec // a coordinator bounds it
 	}
 	return s
 }
@@ -172,8 +174,14 @@ func (l *Ledger) reportedPhase(e *entry, r *EngineReport) (changed bool) {
 func (l *Ledger) dropLaunchRow(e *entry) {
 	if launch := e.Launch(); launch != nil && launch.Row != 0 {
 		l.changes.LaunchesRemoved = append(l.changes.LaunchesRemoved, launch.Row)
-		e.changeLaunch(func(launch *Launch) { launch.Row = 0 })
+		l.leaveLaunchRow(e)
 	}
+}
+
+// leaveLaunchRow notes that an entry has no row any more.
+func (l *Ledger) leaveLaunchRow(e *entry) {
+	l.countCallerBytes(e, -int64(e.Launch().RowBytes))
+	e.changeLaunch(func(launch *Launch) { launch.Row, launch.RowBytes = 0, 0 })
 }
 
 // bytes is what the start takes in a row, with the room that its tries may take.

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -130,7 +131,7 @@ func (r *reader) start(more *storev1.Additions) *ledger.Start {
 	if launch := more.GetLaunch(); launch != nil {
 		s.Launch = &ledger.Launch{
 			Account: launch.GetAccount(), Program: launch.GetProgram(), LogDirectory: launch.GetLogDirectory(), Retries: launch.GetRetries(),
-			Row: ledger.ID(more.GetLaunchRow()), Watched: more.GetWatched(),
+			Row: ledger.ID(more.GetLaunchRow()), RowBytes: int32(max(0, min(more.GetLaunchRowBytes(), math.MaxInt32))), Watched: more.GetWatched(), //nolint:gosec // bounded
 		}
 		for _, t := range launch.GetTries() {
 			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{

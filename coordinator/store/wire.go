@@ -192,6 +192,7 @@ func (w *wire) start(s *ledger.Start) {
 	w.close(at)
 	w.fixed(1075, uint64(launch.Row))
 	w.flag(1076, launch.Watched)
+	w.integer(1077, int64(launch.RowBytes))
 }
 
 // fixed writes a number of 64 bits, nothing for 0.

@@ -153,7 +153,7 @@ func start(t *rapid.T) *ledger.Start {
 	if rapid.Bool().Draw(t, "has launch") {
 		s.Launch = &ledger.Launch{
 			Account: text(t, "account"), Program: text(t, "program"), LogDirectory: text(t, "log directory"), Watched: rapid.Bool().Draw(t, "watched"),
-			Retries: rapid.Int32Min(0).Draw(t, "retries"), Row: ledger.ID(rapid.Uint64().Draw(t, "launch row")),
+			Retries: rapid.Int32Min(0).Draw(t, "retries"), Row: ledger.ID(rapid.Uint64().Draw(t, "launch row")), RowBytes: rapid.Int32Min(0).Draw(t, "launch row's bytes"),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "tries") {
 			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{

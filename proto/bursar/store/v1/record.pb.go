@@ -359,9 +359,11 @@ type Additions struct {
 	// Of an allocation with a launch: the key of the launch's row, 0 if that was deleted.
 	LaunchRow uint64 `protobuf:"fixed64,1075,opt,name=launch_row,json=launchRow,proto3" json:"launch_row,omitempty"`
 	// Its agent watches whether it is ready.
-	Watched       bool `protobuf:"varint,1076,opt,name=watched,proto3" json:"watched,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Watched bool `protobuf:"varint,1076,opt,name=watched,proto3" json:"watched,omitempty"`
+	// How many bytes the row of the launch takes.
+	LaunchRowBytes int64 `protobuf:"varint,1077,opt,name=launch_row_bytes,json=launchRowBytes,proto3" json:"launch_row_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Additions) Reset() {
@@ -588,6 +590,13 @@ func (x *Additions) GetWatched() bool {
 		return x.Watched
 	}
 	return false
+}
+
+func (x *Additions) GetLaunchRowBytes() int64 {
+	if x != nil {
+		return x.LaunchRowBytes
+	}
+	return 0
 }
 
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
@@ -872,7 +881,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\t\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -907,7 +916,8 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\x06launch\x18\xb2\b \x01(\v2\x11.bursar.v1.LaunchR\x06launch\x12\x1e\n" +
 	"\n" +
 	"launch_row\x18\xb3\b \x01(\x06R\tlaunchRow\x12\x19\n" +
-	"\awatched\x18\xb4\b \x01(\bR\awatched\"Q\n" +
+	"\awatched\x18\xb4\b \x01(\bR\awatched\x12)\n" +
+	"\x10launch_row_bytes\x18\xb5\b \x01(\x03R\x0elaunchRowBytes\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
