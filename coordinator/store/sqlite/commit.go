@@ -71,6 +71,9 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 	}
 	w.firstEnd = min(w.firstEnd, b.FirstEnd)
 	return w.transaction(ctx, func() error {
+		if err := w.overwrite(ctx, len(b.Launches)+len(b.LaunchesGone) > 0); err != nil {
+			return err
+		}
 		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.FirstEnd, b.Epoch, b.Outages)
 		if err != nil {
 			return err
@@ -170,6 +173,19 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 			}
 		}
 	}
+	return nil
+}
+
+// overwrite has SQLite write zeros over what is deleted, or not: what was executed must not stay in
+// free pages. Only commits with rows of launches pay for that.
+func (w *writer) overwrite(ctx context.Context, on bool) error {
+	if w.overwrites == on {
+		return nil
+	}
+	if _, err := w.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA secure_delete = %t", on)); err != nil {
+		return err
+	}
+	w.overwrites = on
 	return nil
 }
 

@@ -36,6 +36,9 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := w.conn.ExecContext(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return err
 			}
+			if err := w.overwrite(ctx, true); err != nil {
+				return err
+			}
 			for _, statement := range []string{
 				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal", "DELETE FROM launch",
 			} {

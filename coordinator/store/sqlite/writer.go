@@ -22,6 +22,8 @@ type writer struct {
 	// files are the store's; none until all are open.
 	files files
 
+	// overwrites: the connection writes zeros over what it deletes.
+	overwrites bool
 	// written counts the pages that commits may have written to the log since the last checkpoint.
 	written int
 	// firstEnd is the earliest end that was committed since the index of the history began its
@@ -75,7 +77,7 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.conn = conn
+	w.conn, w.overwrites = conn, false
 	for statement, query := range w.all() {
 		if *statement, err = conn.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // disconnect does
 			return errors.Join(err, w.disconnect())
