@@ -89,6 +89,9 @@ type Deps struct {
 	// has seen a higher one. It is for a host that has seen an epoch which no coordinator of its
 	// cluster gave out.
 	ForgetEpoch bool
+	// AsItself lets engines of callers elsewhere run as the agent's own account, unless that is
+	// root's: for one process with coordinator and agent, whose user starts them.
+	AsItself bool
 	// Pin is the cluster that the agent belongs to, which its clients keep to. The agent adds the
 	// one that it has stored, and pins at its first registration. Nil: it takes the coordinators
 	// that it is given.

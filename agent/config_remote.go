@@ -39,10 +39,13 @@ func (c *RemoteConfig) check() error {
 // forOrders is what callers elsewhere may have started, by the settings in force.
 func (a *Agent) forOrders() orders.Policy {
 	s := a.settings()
-	remote := &s.Engines.Remote
+	remote, own := &s.Engines.Remote, uint32(os.Geteuid()) //nolint:gosec // a uid
+	if a.deps.AsItself {
+		own = 0 // refused anyway
+	}
 	return orders.Policy{
 		Accounts: slices.DeleteFunc(slices.Clone(remote.Accounts), func(name string) bool { return slices.Contains(s.Engines.BannedUsers, name) }),
-		MinUID:   uint32(remote.MinUserID), Programs: remote.Programs, Trusted: s.TrustedUsers, AgentUID: uint32(os.Geteuid()), //nolint:gosec // checked
+		MinUID:   uint32(remote.MinUserID), Programs: remote.Programs, Trusted: s.TrustedUsers, AgentUID: own, //nolint:gosec // checked
 		DeniedGroups: remote.DeniedGroups, GroupsByDefault: slices.Equal(remote.DeniedGroups, defaultDeniedGroups()),
 	}
 }

@@ -26,7 +26,7 @@ import (
 const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
-func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
+func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaunch []string) http.Handler {
 	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: withAdvice})
 	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.loop.Leading, Stopping: s.stopping})
 	options := []connect.HandlerOption{
@@ -80,6 +80,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount("GET /readyz", probePage(probes.ready))
 	return s.reached.count(s.guard.Announce(auth.NewHandler(auth.HandlerOptions{
 		Next: ofOwnCluster(s.guard, mux), Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
+		LocalMayLaunch: localMayLaunch,
 	})))
 }
 

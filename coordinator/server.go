@@ -49,6 +49,10 @@ type Dependencies struct {
 	Clock core.Clock
 	// Version is what Status tells.
 	Version string
+	// LocalMayLaunch are accounts as which callers of this machine may have engines launched if no
+	// identities are configured: root and the coordinator's own user as any of them, another user
+	// as their own account if it is one of them. No settings of a coordinator allow that.
+	LocalMayLaunch []string
 	// Tracing takes traces of calls. Its maker closes it. Nil: there are none.
 	Tracing *tracing.Tracing
 }
@@ -188,7 +192,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s.peers = forward.NewPeers(peers)
 	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
-	s.handler = s.routes(labels, deps.Version)
+	s.handler = s.routes(labels, deps.Version, deps.LocalMayLaunch)
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -16,10 +17,12 @@ type authenticator struct {
 	next     http.Handler
 	who      *access.Authenticator
 	insecure bool
-	machine  peerCreds
-	audit    *AuditLog
-	code     func(error) error
-	refuse   *connect.ErrorWriter
+	// localMayLaunch is HandlerOptions.LocalMayLaunch.
+	localMayLaunch []string
+	machine        peerCreds
+	audit          *AuditLog
+	code           func(error) error
+	refuse         *connect.ErrorWriter
 	// denied lets something answer that was not let through.
 	denied func(http.ResponseWriter, *http.Request, *Caller, http.HandlerFunc)
 }
@@ -104,6 +107,7 @@ func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, ac
 		if maker, err = a.machine.actorOf(r); err != nil {
 			return maker, maker, err
 		}
+		maker.MayLaunch = a.launchesOf(maker)
 	default:
 		maker = remote()
 	}
@@ -118,6 +122,17 @@ func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, ac
 	default:
 		return maker, maker, invalid(identity.Header, claimed, "no such header from another machine, as long as this coordinator has neither identities nor tls.clientCA to know it by")
 	}
+}
+
+// launchesOf are the accounts as which a user of this machine may have engines launched.
+func (a *authenticator) launchesOf(maker identity.Actor) []string {
+	if maker.Admin {
+		return a.localMayLaunch
+	}
+	if user := maker.OnlyUser(); user != "" && slices.Contains(a.localMayLaunch, user) {
+		return []string{user}
+	}
+	return nil
 }
 
 // withCode gives an error that has no code yet that of a header which cannot be read.

@@ -16,6 +16,9 @@ type HandlerOptions struct {
 	Known *access.Authenticator
 	// Insecure believes every caller from another machine, if no identities are known.
 	Insecure bool
+	// LocalMayLaunch are the accounts as which users of this machine may have engines launched, if
+	// no identities are known.
+	LocalMayLaunch []string
 	// Limits bound what a caller may have at a time. They are used by one handler.
 	Limits *Limits
 	// Audit takes the records of refused calls.
@@ -35,7 +38,7 @@ func NewHandler(o HandlerOptions) http.Handler {
 	return &requestLimits{
 		next: &authenticator{
 			next: o.Limits, who: o.Known, insecure: o.Insecure, machine: o.Limits.machine, audit: o.Audit, code: o.Code, refuse: refuse,
-			denied: o.Limits.serveDenied,
+			localMayLaunch: o.LocalMayLaunch, denied: o.Limits.serveDenied,
 		},
 		time: o.Timeouts, largest: o.Limits.Largest, refuse: refuse, audit: o.Audit, code: o.Code,
 	}

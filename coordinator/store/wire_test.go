@@ -79,7 +79,7 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 	if s := a.Start; s != nil {
 		additions.Name, additions.Phase, additions.PhaseTime, additions.PhaseReason = s.Name, bursarv1.Phase(s.Phase), asTimestamp(s.PhaseSince), s.PhaseReason
 		if launch := s.Launch; launch != nil {
-			additions.LaunchRow, additions.Watched = uint64(launch.Row), launch.Watched
+			additions.LaunchRow, additions.LaunchRowBytes, additions.Watched = uint64(launch.Row), int64(launch.RowBytes), launch.Watched
 			additions.Launch = &bursarv1.Launch{Account: launch.Account, Program: launch.Program, LogDirectory: launch.LogDirectory, Retries: launch.Retries}
 			for _, try := range launch.Tries {
 				additions.Launch.Tries = append(additions.Launch.Tries, &bursarv1.LaunchTry{

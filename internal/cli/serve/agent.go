@@ -28,6 +28,7 @@ type agentStart struct {
 	socket        net.Listener // opened by a service manager; nil: the agent makes its own
 	forgetEpoch   bool
 	forgetCluster bool
+	asItself      bool // see agent.Deps
 }
 
 // openAgent makes an agent of this machine, with the coordinators that its configuration names.
@@ -72,7 +73,7 @@ func openAgent(
 			waiting.Elsewhere()
 		},
 		Logger: log, Version: start.by.version, Tracing: start.by.traces, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
-		Pin: pin, ForgetCluster: start.forgetCluster,
+		Pin: pin, ForgetCluster: start.forgetCluster, AsItself: start.asItself,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)

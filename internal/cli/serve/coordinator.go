@@ -24,9 +24,9 @@ import (
 
 // openCoordinator makes a coordinator with the store and the election that its configuration
 // names. It calls checked once the configuration and its files are found good, before it calls
-// anybody. passes reports whether another attempt may succeed after an error.
+// anybody. localMayLaunch is that of coordinator.Dependencies.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, by program, log *slog.Logger, checked func(),
+	ctx context.Context, config coordinator.Config, loaded *configuration, by program, log *slog.Logger, checked func(), localMayLaunch ...string,
 ) (*coordinator.Server, error) {
 	// Before anything is opened: once its tables are brought up to date, the version before cannot
 	// use a store.
@@ -39,7 +39,7 @@ func openCoordinator(
 	if err != nil {
 		return nil, err
 	}
-	deps := coordinator.Dependencies{Logger: log, Version: by.version, Tracing: by.traces, Kinds: kinds.Known()}
+	deps := coordinator.Dependencies{Logger: log, Version: by.version, Tracing: by.traces, Kinds: kinds.Known(), LocalMayLaunch: localMayLaunch}
 	options := opener.Options{Migrate: true, Log: log}
 	if config.StoreFile != "" {
 		options.Read = func() (string, error) { return storeOf(config, loaded) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,12 @@ With --agent-config its agent has the settings of that file, which is written as
 an agent's configuration: above all engines.policies, which say what becomes of
 engines that use too much, and trustedUsers. Settings that dev decides itself
 are refused: coordinators, tls, tokenFile, cluster, discovery, consul, socket,
-stateDir and logLevel.`,
+stateDir and logLevel.
+
+Its coordinator starts engines here for this user (bursar submit, bursar run
+--remote), as this user. If root runs dev, it starts none as root: with sudo, it
+starts them as the user of sudo, for that user and for root; otherwise as the
+accounts that engines.remote.accounts of --agent-config names.`,
 		Example: `  bursar dev
   bursar dev --quotas examples/quotas.yaml
 
@@ -121,7 +127,8 @@ func serveBoth(ctx context.Context, c *cmdline.Invocation, f devFlags, log *slog
 		}
 		*dir = path
 	}
-	if _, _, err := devAgentConfig(f, "http://"+f.listen); err != nil {
+	config, _, err := devAgentConfig(f, "http://"+f.listen)
+	if err != nil {
 		return err // before anything is made
 	}
 	if err := privateDir(filepath.Dir(f.socket)); err != nil {
@@ -134,7 +141,7 @@ func serveBoth(ctx context.Context, c *cmdline.Invocation, f devFlags, log *slog
 	server, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, by, log, func() {})
+	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, by, log, func() {}, config.Engines.Remote.Accounts...)
 	if err != nil && ctx.Err() != nil {
 		return nil // it was stopped
 	}
@@ -167,7 +174,7 @@ func devAgent(ctx context.Context, c *cmdline.Invocation, f devFlags, server *co
 	if config.Engines.Keeper == "" {
 		config.Engines.Keeper = devKeeper(c.Printer)
 	}
-	host, err := openAgent(ctx, c, config, loaded, agentStart{by: by}, log)
+	host, err := openAgent(ctx, c, config, loaded, agentStart{by: by, asItself: true}, log)
 	if err != nil {
 		return err
 	}
@@ -184,7 +191,7 @@ func devAgent(ctx context.Context, c *cmdline.Invocation, f devFlags, server *co
 		case <-ctx.Done():
 			return nil
 		}
-		return devUp(ctx, c, f, target, host.HostID(), time.Since(began))
+		return devUp(ctx, c, f, target, host.HostID(), config.Engines.Remote.Accounts, time.Since(began))
 	})
 	return group.Wait()
 }
@@ -212,7 +219,7 @@ func devKeeper(out *render.Printer) string {
 }
 
 // devUp prints the servers that run and the commands to type next.
-func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostID string, took time.Duration) error {
+func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostID string, accounts []string, took time.Duration) error {
 	c.Addr, c.Agent = target, f.socket
 	cl, err := c.Coordinator(ctx)
 	if err != nil {
@@ -233,6 +240,7 @@ func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostI
 		"  data", f.dataDir,
 		"  host", fmt.Sprintf("%s gives away %s and %s, measured free now: %s", hostID,
 			render.AmountText(resource.Memory, limit.GetMemoryBytes()), render.AmountText(resource.CPU, limit.GetCpuMillis()), render.Headroom(res.GetHost())),
+		"  launches", devLaunches(accounts),
 	)
 	if f.demo {
 		if err := showDemo(ctx, c, cl, res.GetHost()); err != nil {
@@ -250,6 +258,14 @@ func devUp(ctx context.Context, c *cmdline.Invocation, f devFlags, target, hostI
   bursar explain --memory 256MiB --cpu 500m --label user=$USER
 `)
 	return nil
+}
+
+// devLaunches says as whom the coordinator may have engines started.
+func devLaunches(accounts []string) string {
+	if len(accounts) == 0 {
+		return "none for callers of the coordinator (bursar submit), because dev runs as root: name accounts in the file of --agent-config, in engines.remote.accounts"
+	}
+	return "for callers of the coordinator (bursar submit), as " + strings.Join(accounts, ", ")
 }
 
 // makeDataDir makes the folder of all data if root runs dev: other users can enter it, as their

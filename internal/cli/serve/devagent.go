@@ -1,12 +1,16 @@
 package serve
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
@@ -41,10 +45,33 @@ func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuratio
 		config.Engines.LogDir = filepath.Join(f.dataDir, "engines")
 		loaded.set["engines.logDir"] = "--data-dir"
 	}
+	devRemote(&config.Engines.Remote)
 	if _, err := config.WithDefaults(); err != nil {
 		return config, nil, loaded.explain(err)
 	}
 	return config, loaded, nil
+}
+
+// devRemote lets dev's coordinator start engines as the user that runs dev, unless the file says as
+// whom: that user may start them anyway. As root, it is the user of sudo, and otherwise nobody.
+func devRemote(remote *agent.RemoteConfig) {
+	if remote.Accounts != nil {
+		return
+	}
+	name := os.Getenv("SUDO_USER")
+	if uid := os.Geteuid(); uid != 0 {
+		name, _ = osuser.Users{}.NameOf(context.Background(), uint32(uid)) //nolint:gosec // a uid
+	}
+	if name == "" || name == identity.RootAccount {
+		return
+	}
+	remote.Accounts = []string{name}
+	if remote.MinUserID == 0 {
+		remote.MinUserID = 1
+	}
+	if remote.DeniedGroups == nil { // users of a laptop are in groups such as sudo
+		remote.DeniedGroups = []string{}
+	}
 }
 
 // devDecides refuses settings of a file that dev cannot follow.
