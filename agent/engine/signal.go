@@ -52,7 +52,7 @@ func (s *Engines) Signal(ctx context.Context, id string, signal bursarv1.Signal,
 	if err != nil {
 		return &SignalError{id, err.Error()}
 	}
-	s.log.InfoContext(ctx, "an engine was sent a signal", "allocation_id", id, "pid", root.PID, "signal", signal.String(), "caller", by)
+	s.log.InfoContext(ctx, "an engine was sent a signal", "audit", true, "order", "signal", "allocation_id", id, "pid", root.PID, "signal", signal.String(), "caller", by)
 	return nil
 }
 

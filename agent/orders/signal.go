@@ -37,7 +37,7 @@ func (t *Taker) signal(ctx context.Context, order *bursarv1.SignalOrder) {
 		if refused, ok := errors.AsType[*engine.SignalError](err); ok {
 			done.Problem = refused.Why
 		}
-		t.Log.Warn("a signal was not sent", "allocation_id", order.GetAllocationId(), "signal", order.GetSignal().String(), "caller", order.GetCaller(), "error", err)
+		t.Log.Warn("a signal was not sent", "audit", true, "order", "signal", "allocation_id", order.GetAllocationId(), "signal", order.GetSignal().String(), "caller", order.GetCaller(), "error", err)
 	}
 	done.Problem = spelling.Cut(done.Problem, maxProblem)
 	t.tell(ctx, &bursarv1.AnswerRequest{

@@ -41,8 +41,6 @@ func targetOf(message any) (target, requestID string) {
 		return "user " + m.GetLabels()["user"], requestID
 	case *bursarv1.StartRequest:
 		return startText(m), m.GetRequest().GetRequestId()
-	case *bursarv1.SignalRequest:
-		return "allocation " + m.GetId() + ", " + m.GetSignal().String(), requestID
 	case interface{ GetHostId() string }:
 		if m.GetHostId() != "" {
 			target = "host " + m.GetHostId()
