@@ -19,7 +19,7 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 		return err
 	}
 	// Through the loop: a coordinator that does not lead has no orders.
-	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
 		h, there := l.Host(req.GetHostId())
 		switch {
 		case !there:
@@ -34,7 +34,7 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 	}
 	auth.Parked(ctx)
 	epoch := s.loop.Epoch()
-	return s.hub.Attach(ctx, known.ID, req.GetIncarnation(), commit.KeepAlive, func(order *bursarv1.AttachResponse) error {
+	return s.hub.Attach(ctx, req, commit.KeepAlive, func(order *bursarv1.AttachResponse) error {
 		if order.GetOrder() == nil { // a keep-alive
 			order.Epoch = epoch
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
@@ -120,6 +121,7 @@ type Config struct {
 	Times   Times   `yaml:"times" reload:"start"`
 	Limits  Limits  `yaml:"limits" reload:"start"`
 	History History `yaml:"history" reload:"start"`
+	Output  Output  `yaml:"output"`
 }
 
 // Times are the ledger's.
@@ -218,6 +220,19 @@ type Limits struct {
 	Shutdown time.Duration `yaml:"shutdown"`
 }
 
+// Output bounds the output of engines that this coordinator sends to readers (bursar logs). A reader
+// beyond a bound waits.
+type Output struct {
+	// CallerRate is how much the readers of one caller get together, in bytes a second. A higher
+	// rate lets one caller load the hosts and the network more. Default 16 MiB.
+	CallerRate resource.Size `yaml:"callerRate" reload:"live"`
+	// Rate is how much all readers of this coordinator get together, in bytes a second. Default
+	// 64 MiB.
+	Rate resource.Size `yaml:"rate" reload:"live"`
+}
+
+func (o Output) rates() outputs.Rates { return outputs.Rates{Caller: int64(o.CallerRate), All: int64(o.Rate)} }
+
 // History says how long what has ended can be looked up.
 type History struct {
 	// Retention is how long an allocation that has ended can be looked up. Default 30 days. It is
@@ -286,6 +301,9 @@ func (c Config) WithDefaults() Config {
 	c.Limits.WatchBytes = orDefault(c.Limits.WatchBytes, 32<<20)
 	c.Limits.MetricAccounts = orDefault(c.Limits.MetricAccounts, 200)
 	c.Limits.Shutdown = orDefault(c.Limits.Shutdown, 10*time.Second)
+
+	c.Output.CallerRate = orDefault(c.Output.CallerRate, 16<<20)
+	c.Output.Rate = orDefault(c.Output.Rate, 64<<20)
 
 	c.History.Retention = orDefault(c.History.Retention, 30*24*time.Hour)
 	c.History.PruneEvery = orDefault(c.History.PruneEvery, 10*time.Second)
@@ -365,6 +383,8 @@ func (c Config) checkLeast() error {
 		"limits.watchBytes":      {c.Limits.WatchBytes, leastBytes},
 		"limits.callerLiveBytes": {c.Limits.CallerLiveBytes, leastBytes},
 		"history.callerBytes":    {c.History.CallerBytes, leastHistoryBytes},
+		"output.callerRate":      {c.Output.CallerRate, outputs.MaxPiece},
+		"output.rate":            {c.Output.Rate, outputs.MaxPiece},
 	} {
 		if size.bytes < size.least {
 			return &ConfigError{name, size.bytes.String(), "a size of at least " + size.least.String()}

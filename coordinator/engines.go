@@ -28,6 +28,8 @@ type engineService struct {
 	allocations *allocationService
 	launcher    *launches.Launcher
 	signals     *orders.Signals
+	hub         *orders.Hub
+	readers     logReaders
 }
 
 // maxLaunchBytes bounds what is to be executed, encoded, with its secrets: without these it is a row

@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/orders"
+	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
@@ -41,6 +42,9 @@ func (e *endedError) Error() string {
 func rpcError(err error) error {
 	if err == nil {
 		return nil
+	}
+	if code := outputCode(err); code != 0 { // first, because of what it wraps
+		return connect.NewError(code, err)
 	}
 	if already, ok := errors.AsType[*connect.Error](err); ok {
 		return already
@@ -115,6 +119,23 @@ func classify(err error) (connect.Code, proto.Message) {
 	default:
 		return connect.CodeInternal, nil
 	}
+}
+
+// outputCode is the code of an error about the output of an engine; 0: it is none.
+func outputCode(err error) connect.Code {
+	if _, away := errors.AsType[*outputs.AwayError](err); away {
+		return connect.CodeUnavailable
+	}
+	if _, busy := errors.AsType[*outputs.BusyError](err); busy {
+		return connect.CodeResourceExhausted
+	}
+	switch {
+	case errors.Is(err, outputs.ErrNoReader):
+		return connect.CodeNotFound
+	case errors.Is(err, outputs.ErrOtherHost):
+		return connect.CodePermissionDenied
+	}
+	return 0
 }
 
 const (

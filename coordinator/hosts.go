@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/orders"
+	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/label"
@@ -29,6 +30,8 @@ type hostService struct {
 	hub      *orders.Hub
 	launcher *launches.Launcher
 	signals  *orders.Signals
+	// readers take the output that agents send.
+	readers *outputs.Readers
 }
 
 // Deregister removes a host.

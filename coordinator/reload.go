@@ -48,6 +48,7 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return reload.Changes{}, err
 	}
 	s.running = next
+	s.readers.SetRates(next.Output.rates())
 	if err := s.loop.SetProviders(ctx, configured); err != nil {
 		return changes, fmt.Errorf("providers: %w", err)
 	}

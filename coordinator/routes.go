@@ -49,9 +49,13 @@ func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaun
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(service, options...)
 	mount(path, allocations)
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf, hub: s.hub, launcher: s.launcher, signals: s.signals}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{
+		loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf, hub: s.hub, launcher: s.launcher, signals: s.signals, readers: s.readers,
+	}, options...)
 	mount(hostPath, hosts)
-	enginePath, engines := bursarv1connect.NewEngineServiceHandler(&engineService{allocations: service, launcher: s.launcher, signals: s.signals}, options...)
+	enginePath, engines := bursarv1connect.NewEngineServiceHandler(&engineService{
+		allocations: service, launcher: s.launcher, signals: s.signals, hub: s.hub, readers: logReaders{s.readers, forwarder, s.readersURL},
+	}, options...)
 	mount(enginePath, engines)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop, labels: labels}, options...)
 	mount(quotaPath, quotas)
@@ -82,6 +86,15 @@ func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaun
 		Next: ofOwnCluster(s.guard, mux), Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
 		LocalMayLaunch: localMayLaunch,
 	})))
+}
+
+// readersURL is where agents send output to for readers of this coordinator. One that is alone is
+// the only one that they know, whatever they call it.
+func (s *Server) readersURL() string {
+	if s.elect == nil {
+		return ""
+	}
+	return s.URL()
 }
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.

@@ -24,6 +24,7 @@ import (
 	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/orders"
+	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/clusterid"
@@ -91,6 +92,7 @@ type Server struct {
 	hub       *orders.Hub
 	launcher  *launches.Launcher
 	signals   *orders.Signals
+	readers   *outputs.Readers
 	clock     core.Steady
 	timeouts  auth.Timeouts
 	handler   http.Handler
@@ -180,6 +182,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	})
 	s.hub = orders.New()
 	s.signals = orders.NewSignals(s.hub)
+	s.readers = outputs.New(config.Output.rates())
 	s.launcher = launches.New(s.loop, s.store, s.hub, s.log)
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())
@@ -407,6 +410,7 @@ func (s *Server) shutDown(server *http.Server) error {
 	defer cancel()
 	s.loop.Stop()
 	s.feed.Close(core.ErrStopping)
+	s.readers.Close(core.ErrStopping)
 	s.cancel()
 	var errs []error
 	if err := s.endCalls(ctx, server); err != nil {

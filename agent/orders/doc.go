@@ -1,6 +1,5 @@
 // Package orders carries out the orders that a coordinator's leader sends to the agent of a host.
-// The agent opens the stream that they come by, so no host listens for them. Without accounts in
-// its policy it opens none.
+// The agent opens the stream that they come by, so no host listens for them.
 //
 // A coordinator decides which engine is started on which host. The host decides whether it may be:
 // this package launches an engine only as an account that the agent's own file names, and only for

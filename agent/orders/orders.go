@@ -26,8 +26,6 @@ const (
 	retryLast  = 5 * time.Second
 	// olderAgain is when the stream is tried again if the coordinator does not know it.
 	olderAgain = time.Minute
-	// offAgain is how often the policy is looked at while it allows nothing.
-	offAgain = 5 * time.Second
 	// silence is how long a stream may be without a message: three keep-alives.
 	silence = 45 * time.Second
 	// atOnce is how many launches are under way at a time. Each starts a process and makes a
@@ -98,10 +96,6 @@ func (t *Taker) Run(ctx context.Context) error {
 	defer launches.Wait()
 	retry := newRetry()
 	for ctx.Err() == nil {
-		if policy := t.Policy(); !policy.On() {
-			pause.For(offAgain, ctx.Done(), nil)
-			continue
-		}
 		began := time.Now()
 		err := t.take(ctx, &launches)
 		if ctx.Err() != nil {
@@ -110,7 +104,7 @@ func (t *Taker) Run(ctx context.Context) error {
 		wait := retry.NextBackOff()
 		switch {
 		case connect.CodeOf(err) == connect.CodeUnimplemented:
-			t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere")
+			t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere, and nobody elsewhere reads output")
 			wait = olderAgain
 		case time.Since(began) > retryLast:
 			retry.Reset() // it was connected: this failure is new
@@ -128,7 +122,8 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 	defer cancel()
 	alive := time.AfterFunc(silence, cancel)
 	defer alive.Stop()
-	stream, err := t.Hosts.Attach(ctx, &bursarv1.AttachRequest{HostId: t.HostID(), Incarnation: t.State.Incarnation(), Epoch: t.epoch()})
+	policy := t.Policy()
+	stream, err := t.Hosts.Attach(ctx, &bursarv1.AttachRequest{HostId: t.HostID(), Incarnation: t.State.Incarnation(), Epoch: t.epoch(), Launches: policy.On()})
 	if err != nil {
 		return err //nolint:wrapcheck // the caller looks at its code
 	}

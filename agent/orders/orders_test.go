@@ -35,12 +35,14 @@ type coordinator struct {
 
 	orders   chan *bursarv1.AttachResponse
 	attached chan struct{} // has one element for each stream
+	attach   atomic.Pointer[bursarv1.AttachRequest]
 	answers  chan *bursarv1.AnswerRequest
 	refuse   error        // what it answers to LaunchStarted
 	breaks   atomic.Int64 // how many answers it does not take whole: the connection breaks
 }
 
-func (c *coordinator) Attach(ctx context.Context, _ *bursarv1.AttachRequest, stream *connect.ServerStream[bursarv1.AttachResponse]) error {
+func (c *coordinator) Attach(ctx context.Context, from *bursarv1.AttachRequest, stream *connect.ServerStream[bursarv1.AttachResponse]) error {
+	c.attach.Store(from)
 	if err := stream.Send(&bursarv1.AttachResponse{Epoch: 5}); err != nil {
 		return err
 	}
@@ -414,12 +416,14 @@ func TestStopsComeAtOnce(t *testing.T) {
 	}
 }
 
-// Without accounts no stream is opened: there is nothing that a coordinator could ask for.
+// Without accounts the stream says so, and nothing is launched.
 func TestRemoteLaunchIsOffByDefault(t *testing.T) {
 	r := newRig(t, Policy{})
-	select {
-	case r.orders <- &bursarv1.AttachResponse{Epoch: 5}:
-		t.Error("the agent is attached")
-	case <-time.After(2 * time.Second):
+	if r.attach.Load().GetLaunches() {
+		t.Error("the agent says that its host allows launches")
+	}
+	r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"true"}})
+	if answer := r.next(t); !strings.Contains(answer.GetFailed().GetReason(), "launches nothing") || r.count() != 0 {
+		t.Errorf("%v, %d launched", answer, r.count())
 	}
 }

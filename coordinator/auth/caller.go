@@ -191,6 +191,9 @@ func (c *Caller) passedOn() bool {
 	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
+// PassedOn reports whether a coordinator has passed on the call of ctx.
+func PassedOn(ctx context.Context) bool { return CallerOf(ctx).passedOn() }
+
 // isShared reports whether the call came over a connection of an agent or of a coordinator: these
 // make calls of several callers over one connection.
 func (c *Caller) isShared() bool {

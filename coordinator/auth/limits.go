@@ -36,6 +36,13 @@ const (
 	// which are larger.
 	callerAnswers, allAnswers   = 16 << 20, 256 << 20
 	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
+	// maxAttached is how many streams of orders there may be: one for each host, and some that broke
+	// and were not noticed yet. Hosts that have no identities of their own count as one caller.
+	maxAttached, maxAttachedCaller = 65536, 16384
+	// maxSenders is how many streams of output there may be, maxSendersHost from one host, and the
+	// bytes are those of messages that are being read: one of each stream.
+	maxSenders, maxSendersHost       = 2048, 512
+	senderBytes, senderBytesHost int = maxSenders * SmallBytes, maxSendersHost * SmallBytes
 	// countedFrom is the size from which an answer is counted that was not counted before it was
 	// made.
 	countedFrom = 8 << 10
@@ -83,9 +90,10 @@ type LimitsOptions struct {
 // is read. They are an interceptor of handlers, too. Any goroutine may use them.
 type Limits struct {
 	next http.Handler
-	// Hosts are the bounds of hosts' reports. They are counted apart from the rest, so that
-	// neither takes the place of the other. Callers are the bounds of the rest.
-	Callers, Hosts *admission.Controller
+	// Hosts are the bounds of hosts' reports, and Attached those of the streams of orders to hosts.
+	// Output are those of the output that hosts send. Each is counted apart from the rest, so that
+	// none takes the place of another. Callers are the bounds of the rest.
+	Callers, Hosts, Attached, Output *admission.Controller
 	// CallerCalls is how many calls of one caller may be under way, and how many one connection may
 	// carry.
 	CallerCalls int
@@ -137,6 +145,10 @@ func NewLimits(o LimitsOptions) *Limits {
 			Calls: 1024, AllCalls: 8192, Bytes: max(callerBytes, int(o.SyncBytes)), AllBytes: max(allBytes, 4*int(o.SyncBytes)),
 			Answers: hostAnswers, AllAnswers: allHostAnswers,
 		}),
+		Attached: class("orders", admission.Limits{Calls: maxAttachedCaller, AllCalls: maxAttached}),
+		Output: class("output", admission.Limits{
+			Calls: maxSendersHost, AllCalls: maxSenders, Bytes: senderBytesHost, AllBytes: senderBytes,
+		}),
 		nameless: class("nameless", admission.Limits{Calls: maxNameless}),
 		refusals: class("refusals", admission.Limits{Calls: maxRefused}),
 		Connections: admission.NewConnections(admission.ConnectionLimits{
@@ -184,6 +196,10 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case bursarv1connect.HostServiceSyncProcedure, bursarv1connect.HostServiceRegisterProcedure, bursarv1connect.HostServiceDeregisterProcedure:
 		c.limits = l.Hosts
+	case bursarv1connect.HostServiceAttachProcedure:
+		c.limits = l.Attached
+	case bursarv1connect.HostServiceSendOutputProcedure:
+		c.limits = l.Output
 	}
 	if c.Actor.Name == "" {
 		l.serveShort(w, r, c, l.nameless, l.Connections.Owner(r.Context()), l.serve)
@@ -295,7 +311,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			}
 			return d.acquire(r.Context(), size)
 		},
-		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
+		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection.") && !isUnending(r.URL.Path), Unending: isUnending(r.URL.Path),
 	})
 	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d, work: work}, r)
 }
@@ -306,7 +322,7 @@ func (l *Limits) workSlot(c *Caller, r *http.Request) *workSlot {
 	switch {
 	case c.Actor.Name == "":
 		return nil
-	case c.limits == l.Hosts:
+	case c.limits == l.Hosts, c.limits == l.Attached, c.limits == l.Output:
 		return l.slotOf(r, l.hostWork, c.account)
 	default:
 		return l.slotOf(r, l.work, c.account)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // Timeouts are how long a coordinator waits for the other end of a connection.
@@ -63,12 +65,31 @@ func (l *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = l.refuse.Write(w, r, l.code(tooLarge(fmt.Sprint(r.ContentLength), limit)))
 		return
 	}
-	if r.Body != nil && r.Body != http.NoBody {
+	if isUnending(r.URL.Path) {
+		r.Body = admission.WithoutTrailers(r)
+		r = r.WithContext(context.WithValue(r.Context(), endBodyKey{}, func() {
+			_ = answer.Control.SetReadDeadline(time.Unix(1, 0)) // in-process connections may not know deadlines
+		}))
+	} else if r.Body != nil && r.Body != http.NoBody {
 		// in-process connections may not know deadlines
 		_ = answer.Control.SetReadDeadline(time.Now().Add(l.time.Body))
 		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: l.code, left: limit, limit: limit}
 	}
 	l.next.ServeHTTP(w, r)
+}
+
+// isUnending reports whether the request of a procedure has any number of messages, over any time.
+// Each of them is bounded as another request is, and the connection is watched.
+func isUnending(path string) bool { return path == bursarv1connect.HostServiceSendOutputProcedure }
+
+type endBodyKey struct{}
+
+// EndBody ends the reading of a request that has any number of messages: a Receive that waits
+// fails. Any goroutine may call it until the call has ended.
+func EndBody(ctx context.Context) {
+	if end, ok := ctx.Value(endBodyKey{}).(func()); ok {
+		end()
+	}
 }
 
 // checkOrigin refuses what a browser sends for a page of another site. A site can make its name

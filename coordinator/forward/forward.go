@@ -18,6 +18,9 @@ import (
 // forth.
 const forwardedHeader = "Bursar-Forwarded"
 
+// From is the URL of the coordinator that has passed on a call with these headers; empty: none has.
+func From(header http.Header) string { return header.Get(forwardedHeader) }
+
 // Options are what an Interceptor needs.
 type Options struct {
 	// Peers know who leads.
@@ -76,7 +79,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler passes a stream on, unless this coordinator leads.
 func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if f.leading() {
+		if f.leading() || isOwn(conn.Spec().Procedure) {
 			return next(ctx, conn)
 		}
 		to, header, err := f.route(ctx, conn.RequestHeader())
@@ -89,6 +92,25 @@ func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		return f.callerError(ctx, to, procedure, to.streams[procedure](ctx, conn, header))
 	}
 }
+
+// Ask makes a call with one answer to the leader, which must be another coordinator, in the name of
+// the caller of ctx.
+func (f *Interceptor) Ask(ctx context.Context, procedure string, message any) (any, error) {
+	to, header, err := f.route(ctx, http.Header{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := to.reachable(ctx)
+	defer cancel()
+	res, err := to.unary[procedure](ctx, message, header)
+	if err != nil {
+		return nil, f.callerError(ctx, to, procedure, err)
+	}
+	return res.Any(), nil
+}
+
+// Leads reports whether this coordinator leads.
+func (f *Interceptor) Leads() bool { return f.leading() }
 
 // WrapStreamingClient changes nothing: this is a server.
 func (f *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {

@@ -62,12 +62,19 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 	}
 }
 
+// isOwn reports whether each coordinator serves a procedure itself, also if another one leads:
+// output goes from an agent to the coordinator that its reader has called.
+func isOwn(procedure string) bool {
+	return procedure == bursarv1connect.EngineServiceLogsProcedure || procedure == bursarv1connect.HostServiceSendOutputProcedure
+}
+
 // isNew reports whether the version before does not have a procedure: whether it is not in
 // proto/baseline.binpb.
 func isNew(procedure string) bool {
 	switch procedure {
 	case bursarv1connect.AllocationServiceAmendProcedure, bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure,
-		bursarv1connect.HostServiceAttachProcedure, bursarv1connect.HostServiceAnswerProcedure, bursarv1connect.EngineServiceStartProcedure, bursarv1connect.EngineServiceWaitProcedure, bursarv1connect.EngineServiceSignalProcedure:
+		bursarv1connect.HostServiceAttachProcedure, bursarv1connect.HostServiceAnswerProcedure, bursarv1connect.EngineServiceStartProcedure, bursarv1connect.EngineServiceWaitProcedure, bursarv1connect.EngineServiceSignalProcedure,
+		bursarv1connect.EngineServiceLogsProcedure, bursarv1connect.EngineServiceOrderLogsProcedure, bursarv1connect.HostServiceSendOutputProcedure:
 		return true
 	}
 	return false
@@ -104,6 +111,8 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.EngineServiceStartProcedure:  unary[bursarv1.StartRequest, bursarv1.StartResponse],
 		bursarv1connect.EngineServiceWaitProcedure:   unary[bursarv1.WaitRequest, bursarv1.WaitResponse],
 		bursarv1connect.EngineServiceSignalProcedure: unary[bursarv1.SignalRequest, bursarv1.SignalResponse],
+
+		bursarv1connect.EngineServiceOrderLogsProcedure: unary[bursarv1.OrderLogsRequest, bursarv1.OrderLogsResponse],
 
 		bursarv1connect.QuotaServicePutProcedure:    unary[bursarv1.PutRequest, bursarv1.PutResponse],
 		bursarv1connect.QuotaServiceApplyProcedure:  unary[bursarv1.ApplyRequest, bursarv1.ApplyResponse],

@@ -2,6 +2,7 @@ package launches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -41,7 +42,7 @@ type Launcher struct {
 	Hub  *orders.Hub
 	Log  *slog.Logger
 
-	needed  chan struct{} // closed by the first agent that attaches, or the first request for an engine
+	needed  chan struct{} // closed by the first agent that allows launches, or the first request for an engine
 	isFirst sync.Once
 
 	reads chan struct{} // has an element for each row that is being read or sent
@@ -69,18 +70,14 @@ func New(loop *commit.Loop, rows Rows, hub *orders.Hub, log *slog.Logger) *Launc
 	return l
 }
 
-// Need says that there are agents or requests that want orders. Until then Run follows nothing: a
-// cluster that starts no engines from elsewhere pays nothing.
+// Need says that there are hosts that allow launches, or requests for them. Until then Run follows
+// no changes: a cluster that starts no engines from elsewhere pays nothing.
 func (l *Launcher) Need() { l.isFirst.Do(func() { close(l.needed) }) }
 
 // Run sends orders until ctx ends, whenever this coordinator leads. Streams of agents end with the
 // leadership.
 func (l *Launcher) Run(ctx context.Context) {
-	select {
-	case <-l.needed:
-	case <-ctx.Done():
-		return
-	}
+	l.cutUntilNeeded(ctx)
 	var tries sync.WaitGroup
 	defer tries.Wait()
 	for ctx.Err() == nil {
@@ -90,6 +87,18 @@ func (l *Launcher) Run(ctx context.Context) {
 			l.Hub.Cut(fmt.Errorf("this coordinator does not lead any more: %w", err))
 		}
 		pause.For(again, ctx.Done(), nil)
+	}
+}
+
+// cutUntilNeeded ends the streams of agents with each leadership, until changes are followed.
+func (l *Launcher) cutUntilNeeded(ctx context.Context) {
+	leading, epoch := l.Loop.Leading(), l.Loop.Epoch()
+	for pause.For(again, ctx.Done(), l.needed) {
+		now, its := l.Loop.Leading(), l.Loop.Epoch()
+		if leading && (!now || its != epoch) {
+			l.Hub.Cut(errors.New("this coordinator does not lead any more"))
+		}
+		leading, epoch = now, its
 	}
 }
 
@@ -160,8 +169,10 @@ func (l *Launcher) clear() {
 }
 
 // attached has the orders of a host sent again.
-func (l *Launcher) attached(host string) {
-	l.Need()
+func (l *Launcher) attached(host string, launches bool) {
+	if launches {
+		l.Need()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.pending {

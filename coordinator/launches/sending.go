@@ -44,7 +44,7 @@ func (l *Launcher) launch(ctx context.Context, t *try) {
 			l.fail(ctx, a, "its caller, who has the values of its secrets, does not wait for it any more")
 			return
 		case result == detached && !everSent && waited >= attachPatience:
-			l.fail(ctx, a, "its agent takes no orders: its file allows no engine of callers elsewhere, or it is not connected, or of an older version")
+			l.fail(ctx, a, "its agent takes no orders: it is not connected, or of an older version")
 			return
 		}
 		wait, news := time.Second, t.secrets

@@ -35,9 +35,10 @@ func (e *OldError) Error() string {
 
 // Hub has the streams of this coordinator.
 type Hub struct {
-	// Attached is called when an agent has opened a stream, before anything is sent on it. Nil:
-	// nothing is called.
-	Attached func(host string)
+	// Attached is called when an agent has opened a stream, after the first message was sent on it.
+	// launches reports whether the host's file allows engines of callers elsewhere. Nil: nothing is
+	// called.
+	Attached func(host string, launches bool)
 
 	mu      sync.Mutex
 	streams map[string]*stream // guarded by mu; by host
@@ -56,8 +57,9 @@ func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
 // comes. send must return when ctx has ended. keepAlive is how often a message without an order is
 // sent if there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an
 // *OldError, that of Cut, of send, or of ctx.
-func (h *Hub) Attach(ctx context.Context, host string, incarnation uint64, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
-	s, err := h.open(host, incarnation)
+func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
+	host := from.GetHostId()
+	s, err := h.open(host, from.GetIncarnation())
 	if err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ func (h *Hub) Attach(ctx context.Context, host string, incarnation uint64, keepA
 		return err
 	}
 	if h.Attached != nil {
-		h.Attached(host)
+		h.Attached(host, from.GetLaunches())
 	}
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()

@@ -16,7 +16,7 @@ func attachedHub(t *testing.T, take func(*bursarv1.AttachResponse) error) *Hub {
 	h := New()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.Attach(ctx, "h1", 1, time.Hour, take) }()
+	go func() { ended <- h.Attach(ctx, &bursarv1.AttachRequest{HostId: "h1", Incarnation: 1}, time.Hour, take) }()
 	synctest.Wait()
 	t.Cleanup(func() {
 		cancel()

@@ -95,6 +95,7 @@ var table = map[string]Rule{
 	bursarv1connect.HostServiceSyncProcedure:       {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.HostServiceAttachProcedure:     {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.HostServiceAnswerProcedure:     {Roles: []identity.Role{agent, admin}},
+	bursarv1connect.HostServiceSendOutputProcedure: {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.HostServiceDeregisterProcedure: {Roles: []identity.Role{agent, operator, admin}, Recorded: []identity.Role{agent, operator, admin}},
 	bursarv1connect.HostServiceCordonProcedure:     administers(operator, admin),
 	bursarv1connect.HostServiceUncordonProcedure:   administers(operator, admin),
@@ -108,6 +109,9 @@ var table = map[string]Rule{
 	bursarv1connect.EngineServiceWaitProcedure:  {Roles: readers(), Vouched: true},
 	// As Stop. An agent sends its own host's engines signals without a coordinator.
 	bursarv1connect.EngineServiceSignalProcedure: intervenes(submitter, operator, admin),
+	// The roles that may see output at all (MaySeeOutput). An agent reads that of its host itself.
+	bursarv1connect.EngineServiceLogsProcedure:      {Roles: []identity.Role{submitter, operator, admin}},
+	bursarv1connect.EngineServiceOrderLogsProcedure: {Roles: []identity.Role{submitter, operator, admin}},
 
 	bursarv1connect.QuotaServicePutProcedure:    administers(admin),
 	bursarv1connect.QuotaServiceApplyProcedure:  administers(admin),

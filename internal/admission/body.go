@@ -56,6 +56,8 @@ type Bounds struct {
 	// Single says that there is one message, and that Whole is called only when the body has
 	// ended: from then on nothing waits for the network.
 	Single bool
+	// Unending says that there are any number of messages, of which one is held at a time.
+	Unending bool
 }
 
 // IsFramed reports whether each message of a body has a head: a byte of flags, and four of length.
@@ -205,6 +207,9 @@ func (e *envelopes) Read(p []byte) (int, error) {
 func (e *envelopes) next() error {
 	if _, err := io.ReadFull(e.from, e.storage[:]); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
+	}
+	if e.Unending {
+		e.Intake.End() // the message before was taken
 	}
 	size := int64(binary.BigEndian.Uint32(e.storage[1:]))
 	if size > e.Limit {

@@ -848,6 +848,8 @@ type LogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The byte behind this piece. A call with this offset goes on there.
 	NextOffset int64 `protobuf:"varint,1,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// A message without a piece says that the call lives: one comes each 15 s if there is nothing else.
+	//
 	// Types that are valid to be assigned to Piece:
 	//
 	//	*LogsResponse_Data
@@ -944,7 +946,7 @@ type isLogsResponse_Piece interface {
 }
 
 type LogsResponse_Data struct {
-	// Output, at most 64 KiB.
+	// Output, at most 64 KiB. It has no debug_redact, or its reader would not get it either.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
@@ -1583,11 +1585,11 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"tail_bytes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\ttailBytes\x122\n" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x05since\x12\x16\n" +
 	"\x06follow\x18\a \x01(\bR\x06followB\a\n" +
-	"\x05start\"\xad\x01\n" +
+	"\x05start\"\xa8\x01\n" +
 	"\fLogsResponse\x12\x1f\n" +
 	"\vnext_offset\x18\x01 \x01(\x03R\n" +
-	"nextOffset\x12\x19\n" +
-	"\x04data\x18\x02 \x01(\fB\x03\x80\x01\x01H\x00R\x04data\x12\x12\n" +
+	"nextOffset\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x12\x12\n" +
 	"\x03gap\x18\x03 \x01(\x03H\x00R\x03gap\x12&\n" +
 	"\x03end\x18\x04 \x01(\v2\x12.bursar.v1.LogsEndH\x00R\x03end\x12\x1c\n" +
 	"\tuncounted\x18\x05 \x01(\bR\tuncountedB\a\n" +

@@ -1142,7 +1142,9 @@ type AttachRequest struct {
 	HostId      string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The highest epoch the agent has seen.
-	Epoch         uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The host's file allows engines that callers elsewhere start.
+	Launches      bool `protobuf:"varint,60,opt,name=launches,proto3" json:"launches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1196,6 +1198,13 @@ func (x *AttachRequest) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *AttachRequest) GetLaunches() bool {
+	if x != nil {
+		return x.Launches
+	}
+	return false
 }
 
 // AttachResponse is an order to an agent. One without an order is a keep-alive, of which one comes
@@ -2572,7 +2581,8 @@ func (x *SignalOrder) GetCaller() string {
 type SendOutputOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Logs  *LogsRequest           `protobuf:"bytes,1,opt,name=logs,proto3" json:"logs,omitempty"`
-	// The coordinator. The agent sends nothing to one that is not among its own.
+	// The coordinator. The agent sends nothing to one that is not among its own. Empty: any of its
+	// own, as there is one coordinator alone.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// A secret, for SendOutput. It has no debug_redact, or the agent would not get it either.
 	Ticket []byte `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
@@ -3745,11 +3755,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"leadership\x18\x0e \x01(\x06R\n" +
 	"leadership\x12K\n" +
 	"\x0eother_clusters\x18\x0f \x03(\v2\x1a.bursar.v1.ClusterIdentityB\b\xbaH\x05\x92\x01\x02\x10\x10R\rotherClusters\x12\x18\n" +
-	"\aleaving\x18\x10 \x01(\bR\aleaving\"\x8c\x01\n" +
+	"\aleaving\x18\x10 \x01(\bR\aleaving\"\xa8\x01\n" +
 	"\rAttachRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xc0\x02\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\blaunches\x18< \x01(\bR\blaunches\"\xc0\x02\n" +
 	"\x0eAttachResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x06launch\x18\x02 \x01(\v2\x16.bursar.v1.LaunchOrderH\x00R\x06launch\x12*\n" +

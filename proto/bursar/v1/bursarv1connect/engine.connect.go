@@ -73,7 +73,8 @@ type EngineServiceClient interface {
 	// Errors: NOT_FOUND: there is no such allocation. PERMISSION_DENIED. FAILED_PRECONDITION: no agent
 	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
 	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
-	// is not attached. UNIMPLEMENTED: an older coordinator leads, or the host has an older agent.
+	// is not attached, is of an older version, or does not send; the caller may try again.
+	// UNIMPLEMENTED: an older coordinator leads.
 	Logs(context.Context, *v1.LogsRequest) (*connect.ServerStreamForClient[v1.LogsResponse], error)
 	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
 	// leader, with the credentials of the reader, to have an agent send the output. The leader checks
@@ -233,7 +234,8 @@ type EngineServiceHandler interface {
 	// Errors: NOT_FOUND: there is no such allocation. PERMISSION_DENIED. FAILED_PRECONDITION: no agent
 	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
 	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
-	// is not attached. UNIMPLEMENTED: an older coordinator leads, or the host has an older agent.
+	// is not attached, is of an older version, or does not send; the caller may try again.
+	// UNIMPLEMENTED: an older coordinator leads.
 	Logs(context.Context, *v1.LogsRequest, *connect.ServerStream[v1.LogsResponse]) error
 	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
 	// leader, with the credentials of the reader, to have an agent send the output. The leader checks

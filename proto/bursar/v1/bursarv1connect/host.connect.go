@@ -87,8 +87,9 @@ type HostServiceClient interface {
 	// Answer says what became of an order.
 	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
 	// SendOutput is for the agent of a host that was ordered to send the output of an engine. The
-	// coordinator reads as fast as the reader of the output does. It ends the call when the reader is
-	// gone.
+	// coordinator reads as fast as the reader of the output does. It answers when the reader is gone,
+	// before the end of the output, too. It serves the call itself, also if another one leads.
+	// NOT_FOUND: no reader waits here for this ticket, which is good for one call.
 	SendOutput(context.Context) (*connect.ClientStreamForClientSimple[v1.SendOutputRequest, v1.SendOutputResponse], error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
@@ -327,8 +328,9 @@ type HostServiceHandler interface {
 	// Answer says what became of an order.
 	Answer(context.Context, *v1.AnswerRequest) (*v1.AnswerResponse, error)
 	// SendOutput is for the agent of a host that was ordered to send the output of an engine. The
-	// coordinator reads as fast as the reader of the output does. It ends the call when the reader is
-	// gone.
+	// coordinator reads as fast as the reader of the output does. It answers when the reader is gone,
+	// before the end of the output, too. It serves the call itself, also if another one leads.
+	// NOT_FOUND: no reader waits here for this ticket, which is good for one call.
 	SendOutput(context.Context, *connect.ClientStream[v1.SendOutputRequest]) (*v1.SendOutputResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
