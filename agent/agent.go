@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/logs"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/orders"
@@ -66,6 +67,9 @@ type Deps struct {
 	// Finder says which coordinator leads, so that the agent reports to a new leader at once. Nil:
 	// the agent does not know. The clients may use the same.
 	Finder discovery.Finder
+	// DialOutput makes a client of one of the Finder's coordinators, for the output of an engine, over
+	// a connection of its own; "": of any of them. Nil: the clients that Hosts has.
+	DialOutput func(url string) (hosts bursarv1connect.HostServiceClient, closed func(), err error)
 	// Elsewhere is called when a coordinator has answered from a leadership that is over: the
 	// clients' next call should go to another one. Default: nothing happens.
 	Elsewhere func()
@@ -136,6 +140,7 @@ type Agent struct {
 	reports *report.Reporter
 	callers *callers.API
 	orders  *orders.Taker
+	logs    *logs.Logs
 	trusted *callers.TrustedLoop
 
 	// Resources of the machine besides memory and cpu, and its health:

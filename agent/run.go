@@ -16,17 +16,21 @@ import (
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/logs"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/machine"
 	"github.com/bursar/bursar/agent/orders"
+	"github.com/bursar/bursar/agent/output"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/report"
+	"github.com/bursar/bursar/agent/sending"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/localuser"
 	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -100,6 +104,9 @@ func (d *Deps) complete(s *settings) error {
 	if d.Elsewhere == nil {
 		d.Elsewhere = func() {}
 	}
+	if d.DialOutput == nil {
+		d.DialOutput = func(string) (bursarv1connect.HostServiceClient, func(), error) { return d.Hosts, func() {}, nil }
+	}
 	if d.Proc == "" {
 		d.Proc = "/proc"
 	}
@@ -112,16 +119,20 @@ func (d *Deps) complete(s *settings) error {
 // connect makes the parts that look after engines, report, and serve callers.
 func (a *Agent) connect() {
 	s, deps := a.settings(), &a.deps
+	records := launch.Records(filepath.Join(s.StateDir, recordsName))
+	a.logs = logs.New(logs.Options{
+		Spawner: a.cgroups.Helpers(), Keeper: s.Engines.Keeper, LogDir: s.Engines.LogDir, Users: a.users, Records: records, Engine: a.engineOf, Log: a.log,
+	})
 	opener := process.NewOpener(deps.Meter, deps.Proc)
 	a.engines = engine.New(engine.Options{
 		State: a.state, Meter: deps.Meter, Opener: opener, Cgroups: a.cgroups,
-		Records: launch.Records(filepath.Join(s.StateDir, recordsName)), Keeper: s.Engines.Keeper, LogDir: s.Engines.LogDir,
+		Records: records, Keeper: s.Engines.Keeper, LogDir: s.Engines.LogDir,
 		Sight: ready.Own(deps.Proc, s.Engines.Keeper, a.blind), Proc: deps.Proc, MeasureDue: a.measureDue, SyncDue: a.syncDue,
 		Synced: func() bool { return a.reports.IsSynced() },
 		AskStop: func(ctx context.Context, request *bursarv1.StopRequest) (heard bool, err error) {
 			return callers.AskStop(ctx, deps.Allocations, a.HostID(), request) //nolint:wrapcheck // it says what it is about
 		},
-		StopAsked: a.metrics.stopAsked, Background: a.running.Go, Log: a.log,
+		StopAsked: a.metrics.stopAsked, Output: a.logs, Background: a.running.Go, Log: a.log,
 	})
 	a.reports = report.New(report.Options{
 		State: a.state, Hosts: deps.Hosts, Orders: a.engines, Finder: deps.Finder, Elsewhere: deps.Elsewhere,
@@ -131,13 +142,41 @@ func (a *Agent) connect() {
 	})
 	a.callers = callers.New(callers.Options{
 		State: a.state, Engines: a.engines, Reports: a.reports, Cgroups: a.cgroups, Meter: deps.Meter, Opener: opener,
-		Allocations: deps.Allocations, Waiting: deps.Waiting, Upstream: deps.Engines, Users: a.users, Admit: a.socket.Admitted.Wait, Settings: a.forCallers,
+		Allocations: deps.Allocations, Waiting: deps.Waiting, Upstream: deps.Engines, Users: a.users, Logs: a.logs, Admit: a.socket.Admitted.Wait, Settings: a.forCallers,
 		MeasureDue: a.measureDue, SyncDue: a.syncDue, FreshMemory: a.readFreshMemory, Vetoed: a.countVeto,
 		Background: a.running.Go, Log: a.log,
 	})
 	a.orders = orders.New(orders.Options{
-		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue, Log: a.log,
+		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue,
+		Sender: sending.New(sending.Options{
+			HostID: a.HostID, Incarnation: a.state.Incarnation, Output: a.logs, Coordinators: a.coordinators, Dial: deps.DialOutput, Log: a.log,
+		}),
+		Log: a.log,
 	})
+}
+
+// engineOf is what the agent knows of an allocation's engine.
+func (a *Agent) engineOf(id string) logs.Engine {
+	var of logs.Engine
+	a.state.Locked(func(t *tracker.Tracker) {
+		held, _ := t.Get(id)
+		of.Launched = held.GetProcess().GetLaunched()
+		_, of.Runs = t.Engine(id)
+	})
+	return of
+}
+
+// coordinators are the URLs of the agent's own coordinators.
+func (a *Agent) coordinators() []string {
+	if a.deps.Finder == nil {
+		return nil
+	}
+	known, _ := a.deps.Finder.Coordinators()
+	urls := make([]string, len(known))
+	for i := range known {
+		urls[i] = known[i].URL
+	}
+	return urls
 }
 
 // Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and
@@ -178,6 +217,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.health.Loop(ctx) })
 	group.Go(func() error { return a.trusted.Run(ctx) })
 	group.Go(func() error { return a.orders.Run(ctx) })
+	group.Go(func() error { return a.logs.Run(ctx) })
 	err = group.Wait()
 	a.engines.Unwatch()
 	a.running.Wait()
@@ -214,6 +254,9 @@ func (a *Agent) open(ctx context.Context) error {
 	// If the state was lost, the clock makes it grow all the same.
 	incarnation := max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
 	a.state.Open(dir, bootID, incarnation)
+	if err := a.logs.Open(filepath.Join(a.settings().StateDir, output.FoldersFile)); err != nil {
+		return &StateError{errors.Join(err, a.state.Close())}
+	}
 	a.reports.PinCluster(&saved)
 	a.reports.ReadToken()
 	a.sayHeld()
@@ -236,5 +279,5 @@ func (a *Agent) open(ctx context.Context) error {
 // close stores all that the next incarnation needs.
 func (a *Agent) close() error {
 	a.engines.Unwatch()
-	return errors.Join(a.state.SaveLast(), a.state.Close(), a.cgroups.Close())
+	return errors.Join(a.state.SaveLast(), a.logs.Close(), a.state.Close(), a.cgroups.Close())
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Upstream bursarv1connect.EngineServiceClient
 	// Users finds accounts of the machine.
 	Users osuser.Users
+	// Logs has the output of the host's engines.
+	Logs Logs
 	// Admit takes a call that may last in, or says why its caller has too many of them.
 	Admit    func(caller admission.Caller) (ended func(), err error)
 	Settings func() Settings
@@ -77,6 +79,7 @@ type API struct {
 	allocations, waiting bursarv1connect.AllocationServiceClient
 	upstream             bursarv1connect.EngineServiceClient // nil: there is none
 	users                osuser.Users
+	logs                 Logs
 	admit                func(caller admission.Caller) (ended func(), err error)
 	settings             func() Settings
 	measureDue, syncDue  *loops.Wakeup

@@ -14,10 +14,7 @@ func (s engineService) Start(context.Context, *bursarv1.StartRequest) (*bursarv1
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("an agent starts engines of its own host alone: want Launch, or Start of a coordinator, with a token or a certificate"))
 }
 
-func (engineService) Logs(context.Context, *bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, nil)
-}
-
+// OrderLogs is between coordinators.
 func (engineService) OrderLogs(context.Context, *bursarv1.OrderLogsRequest) (*bursarv1.OrderLogsResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, nil)
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("want Logs: OrderLogs is a call between coordinators"))
 }

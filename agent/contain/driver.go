@@ -88,6 +88,23 @@ func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitle
 	return spawner{cgroups: c, driver: driver, direct: c.options.Direct, limit: limit}, &limits
 }
 
+// Helpers starts processes that look at something for the agent, as users: by systemd if it starts
+// engines, as the agent's service may have no right to change users, or else as its children.
+func (c *Cgroups) Helpers() launch.Spawner { return helpers{c} }
+
+type helpers struct{ cgroups *Cgroups }
+
+// Spawn is that of launch.Spawner.
+func (h helpers) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
+	if units, ok := h.cgroups.open(ctx).(*unit.Units); ok {
+		spawned, err := launch.ByUnit{Units: units}.Spawn(ctx, q)
+		if !errors.Is(err, unit.ErrNotStarted) {
+			return spawned, err //nolint:wrapcheck // it says what it is about
+		}
+	}
+	return h.cgroups.options.Direct.Spawn(ctx, q) //nolint:wrapcheck // as above
+}
+
 // spawner starts keepers in cgroups of their own; if that does not work, without, unless limit says
 // that they need one.
 type spawner struct {

@@ -45,6 +45,7 @@ func (s *Engines) endMeasured(ctx context.Context, e *engine, m measurement, usa
 	}
 	usage.Ended = s.certain(e, m.usage.Err) && !s.awaitsRecord(e, m.engine.ID)
 	if usage.Ended {
+		s.output.Ended(m.engine.ID)
 		end := s.howEnded(ctx, m.engine)
 		usage.Exit, usage.Reason, usage.ErrorOutput, usage.LeaderEnd, usage.Marks = end.exit, end.reason, end.errorOutput, end.leader, end.marks
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -58,9 +59,17 @@ type Options struct {
 	AskStop func(ctx context.Context, request *bursarv1.StopRequest) (heard bool, err error)
 	// StopAsked counts that a coordinator was asked to stop an engine.
 	StopAsked func(err error)
+	// Output is told where the output of engines is.
+	Output Output
 	// Background runs a function that the agent waits for before it ends.
 	Background func(f func())
 	Log        *slog.Logger
+}
+
+// Output knows where the output of engines is; *logs.Logs is one, and documents its methods.
+type Output interface {
+	Begins(id, folder string, user osuser.User)
+	Ended(id string)
 }
 
 // Engines are the engines of a host. Make it with New.
@@ -77,6 +86,7 @@ type Engines struct {
 	synced              func() bool
 	askStop             func(ctx context.Context, request *bursarv1.StopRequest) (heard bool, err error)
 	stopAsked           func(err error)
+	output              Output
 	background          func(f func())
 	log                 *slog.Logger
 
@@ -94,7 +104,7 @@ type Engines struct {
 func New(o Options) *Engines {
 	s := &Engines{
 		state: o.State, meter: o.Meter, opener: o.Opener, cgroups: o.Cgroups, records: o.Records, keeper: o.Keeper, logDir: o.LogDir,
-		measureDue: o.MeasureDue, syncDue: o.SyncDue, synced: o.Synced, askStop: o.AskStop, stopAsked: o.StopAsked,
+		measureDue: o.MeasureDue, syncDue: o.SyncDue, synced: o.Synced, askStop: o.AskStop, stopAsked: o.StopAsked, output: o.Output,
 		background: o.Background, log: o.Log, sight: o.Sight,
 	}
 	s.ready = ready.New(ready.Deps{Proc: o.Proc, Records: o.Records, Opener: o.Opener, Others: s.mainProcesses})

@@ -77,6 +77,7 @@ func (s *Engines) Launch(ctx context.Context, l Launch) (active *bursarv1.Alloca
 	s.keepers.noteKept(id, starting)
 	active, err = s.confirmLaunched(ctx, l, starting)
 	if err == nil {
+		s.output.Begins(id, starting.LogDir, l.User)
 		err = s.mayHaveRun(keeper)
 	}
 	if err == nil {

@@ -55,7 +55,15 @@ type Options struct {
 	Users   Users
 	Policy  func() Policy
 	SyncDue *loops.Wakeup
+	Sender  Sender
 	Log     *slog.Logger
+}
+
+// Sender sends output to coordinators; *sending.Sender is one, and documents its methods.
+type Sender interface {
+	Send(ctx context.Context, order *bursarv1.SendOutputOrder)
+	Stop(order *bursarv1.StopSendingOrder)
+	Wait()
 }
 
 // Taker takes the orders of one host. Make it with New, and call Run once.
@@ -90,10 +98,11 @@ func newRetry() *backoff.ExponentialBackOff {
 	)
 }
 
-// Run takes orders until ctx ends. When it returns, no launch is under way.
+// Run takes orders until ctx ends. When it returns, no launch is under way, and nothing is sent.
 func (t *Taker) Run(ctx context.Context) error {
 	var launches sync.WaitGroup
 	defer launches.Wait()
+	defer t.Sender.Wait()
 	retry := newRetry()
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -141,6 +150,10 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 			t.Engines.Stop(running, order.Stop)
 		case *bursarv1.AttachResponse_Signal:
 			launches.Go(func() { t.signal(running, order.Signal) })
+		case *bursarv1.AttachResponse_SendOutput:
+			t.Sender.Send(running, order.SendOutput) // whatever becomes of this stream
+		case *bursarv1.AttachResponse_StopSending:
+			t.Sender.Stop(order.StopSending)
 		}
 	}
 	return stream.Err() //nolint:wrapcheck // as above

@@ -114,6 +114,16 @@ func (e *engines) count() int {
 	return len(e.launched)
 }
 
+// sender keeps what it was to send.
+type sender struct {
+	sends chan *bursarv1.SendOutputOrder
+	stops chan *bursarv1.StopSendingOrder
+}
+
+func (s sender) Send(_ context.Context, order *bursarv1.SendOutputOrder) { s.sends <- order }
+func (s sender) Stop(order *bursarv1.StopSendingOrder)                   { s.stops <- order }
+func (sender) Wait()                                                     {}
+
 // accounts are those of the machine. Its groups are 27 (sudo), and those of tests.
 type accounts map[string]osuser.User
 
@@ -150,8 +160,9 @@ type rig struct {
 	*coordinator
 	*engines
 
-	taker *Taker
-	log   *records
+	taker  *Taker
+	sender sender
+	log    *records
 }
 
 // records are the lines of a log.
@@ -202,7 +213,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			}
 		}
 	})
-	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4), signals: make(chan string, 4)}, log: &records{}}
+	r := &rig{coordinator: c, engines: &engines{stops: make(chan *bursarv1.StopOrder, 4), signals: make(chan string, 4)}, log: &records{}, sender: sender{make(chan *bursarv1.SendOutputOrder, 4), make(chan *bursarv1.StopSendingOrder, 4)}}
 	r.taker = New(Options{
 		HostID: func() string { return "h1" }, State: state, Hosts: bursarv1connect.NewHostServiceClient(server.Client(), server.URL), Engines: r.engines,
 		Users: accounts{
@@ -210,7 +221,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			"toor": {Name: "toor", UID: 0}, "daemon": {Name: "daemon", UID: 2}, "gateway": {Name: "gateway", UID: 1400}, "alias": {Name: "etl", UID: 1200},
 			"agent": {Name: "agent", UID: 1500}, "gatewaz": {Name: "gatewaz", UID: 1400}, "numbered": {Name: "numbered", UID: 1600},
 		},
-		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Sender: r.sender, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -425,5 +436,19 @@ func TestRemoteLaunchIsOffByDefault(t *testing.T) {
 	r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"true"}})
 	if answer := r.next(t); !strings.Contains(answer.GetFailed().GetReason(), "launches nothing") || r.count() != 0 {
 		t.Errorf("%v, %d launched", answer, r.count())
+	}
+}
+
+// Output is for hosts that allow no launches, too.
+func TestOrdersAboutOutputArePassedOn(t *testing.T) {
+	r := newRig(t, Policy{})
+	send := &bursarv1.SendOutputOrder{Logs: &bursarv1.LogsRequest{Id: "granted"}, Url: "http://c", Ticket: []byte("t"), Reader: "alice"}
+	r.orders <- &bursarv1.AttachResponse{Epoch: 5, Order: &bursarv1.AttachResponse_SendOutput{SendOutput: send}}
+	if got := <-r.sender.sends; !proto.Equal(got, send) {
+		t.Errorf("%v", got)
+	}
+	r.orders <- &bursarv1.AttachResponse{Epoch: 5, Order: &bursarv1.AttachResponse_StopSending{StopSending: &bursarv1.StopSendingOrder{Ticket: []byte("t")}}}
+	if got := <-r.sender.stops; string(got.GetTicket()) != "t" {
+		t.Errorf("%v", got)
 	}
 }

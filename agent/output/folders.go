@@ -135,6 +135,19 @@ func (f *Folders) Find(id string) (Entry, error) {
 	return entry, nil
 }
 
+// Running are the allocations whose engines have not ended as far as it was told.
+func (f *Folders) Running() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []string
+	for id, entry := range f.entries {
+		if entry.Ended.IsZero() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Put remembers an entry, in place of one of the same allocation.
 func (f *Folders) Put(entry Entry) error {
 	if err := cgroup.CheckID(entry.ID); err != nil {

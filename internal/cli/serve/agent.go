@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // agentStart has the settings of an agent that its configuration does not have.
@@ -68,6 +70,7 @@ func openAgent(
 	c.Add(upstream, waiting)
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Engines: waiting.Engines(), Hosts: upstream.Hosts(), Finder: at.Finder,
+		DialOutput: dialOutput(at, options),
 		Elsewhere: func() {
 			upstream.Elsewhere()
 			waiting.Elsewhere()
@@ -80,6 +83,25 @@ func openAgent(
 	}
 	c.Keep(ctx, at)
 	return server, nil
+}
+
+// dialOutput makes clients of an agent's coordinators for the output of engines, each with a
+// connection of its own and the agent's credentials.
+func dialOutput(at servers.Place, options []client.Option) func(url string) (bursarv1connect.HostServiceClient, func(), error) {
+	options = slices.Concat(options, at.Trust(), []client.Option{client.WithH2C()})
+	return func(url string) (bursarv1connect.HostServiceClient, func(), error) {
+		var coordinator *client.Client
+		var err error
+		if url == "" {
+			coordinator = client.NewCluster(at.Finder, options...)
+		} else {
+			coordinator, err = client.New(url, options...)
+		}
+		if err != nil {
+			return nil, nil, err //nolint:wrapcheck // names the address
+		}
+		return coordinator.Hosts(), coordinator.Close, nil
+	}
 }
 
 // withDiscovery moves "consul" from the list of coordinators to the settings of the discovery.
