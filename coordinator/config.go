@@ -231,7 +231,9 @@ type Output struct {
 	Rate resource.Size `yaml:"rate" reload:"live"`
 }
 
-func (o Output) rates() outputs.Rates { return outputs.Rates{Caller: int64(o.CallerRate), All: int64(o.Rate)} }
+func (o Output) rates() outputs.Rates {
+	return outputs.Rates{Caller: int64(o.CallerRate), All: int64(o.Rate)}
+}
 
 // History says how long what has ended can be looked up.
 type History struct {

@@ -20,7 +20,7 @@ func TestEveryFieldSaysWhetherAReloadChangesIt(t *testing.T) {
 		t.Errorf("want reload:\"live\" or reload:\"start\" at %v", left)
 	}
 	// Each of them has a test below, or in the program that reads it (logLevel).
-	if diff := cmp.Diff([]string{"quotaFiles", "providersFile", "logLevel"}, reload.Live(Config{})); diff != "" {
+	if diff := cmp.Diff([]string{"quotaFiles", "providersFile", "logLevel", "output.callerRate", "output.rate"}, reload.Live(Config{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -220,5 +220,24 @@ func TestCheckFindsWhatAStartWouldRefuse(t *testing.T) {
 	var wrong *ConfigError
 	if err := Check(Config{Identities: filepath.Join(dir, "none")}, nil, false); !errors.As(err, &wrong) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestReloadChangesTheRatesOfOutput(t *testing.T) {
+	f := start(t, Config{}, nil)
+	if got := f.server.readers.Rates(); got.Caller != 16*mib || got.All != 64*mib {
+		t.Errorf("at first: %+v", got)
+	}
+	next := f.server.config
+	next.Output = Output{CallerRate: 1 << 20, Rate: 2 << 20}
+	if changes := f.reload(next); len(changes.Taken) != 2 || len(changes.Kept) != 0 {
+		t.Errorf("%+v", changes)
+	}
+	if got := f.server.readers.Rates(); got.Caller != mib || got.All != 2*mib {
+		t.Errorf("after the reload: %+v", got)
+	}
+	next.Output.Rate = 1
+	if _, err := f.server.Reload(t.Context(), next); err == nil || !strings.Contains(err.Error(), "output.rate") {
+		t.Errorf("a rate of one byte: %v", err)
 	}
 }

@@ -207,8 +207,9 @@ func TestSensitiveFieldsOfTheContract(t *testing.T) {
 	})
 	slices.Sort(got)
 	want := []string{
-		"Allocation.error_output", "CommandCheck.command", "EngineEnd.error_output", "LaunchFailed.error_output", "LaunchRequest.command", "LaunchRequest.environment",
-		"LaunchSecrets.variables", "LaunchSpec.command", "LaunchSpec.environment", "LaunchSpec.script", "LaunchTry.error_output", "RegisterRequest.identity_token", "ReleaseRequest.error_output", "StartRequest.secrets",
+		"Allocation.error_output", "AttachResponse.send_output", "CommandCheck.command", "EngineEnd.error_output", "LaunchFailed.error_output", "LaunchRequest.command", "LaunchRequest.environment",
+		"LaunchSecrets.variables", "LaunchSpec.command", "LaunchSpec.environment", "LaunchSpec.script", "LaunchTry.error_output", "OrderLogsRequest.ticket",
+		"RegisterRequest.identity_token", "ReleaseRequest.error_output", "SendOutputRequest.output", "SendOutputRequest.ticket", "StartRequest.secrets",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -126,9 +126,13 @@ func (s *reading) once(ctx context.Context) error {
 			from.end(ErrOtherHost)
 			return &wrongError{fmt.Sprintf("that of host %s has called in place of that of host %s", from.host, host)}
 		}
-		defer from.end(nil)
 		s.arrived = true
-		return s.pass(ctx, from)
+		err := s.pass(ctx, from)
+		from.end(nil)
+		if ctx.Err() != nil {
+			s.stop(ctx, ticket) // an agent that has nothing to send would notice later
+		}
+		return err
 	case <-late.C:
 		s.stop(ctx, ticket)
 		return &lateError{host, s.order.URL()}

@@ -73,6 +73,13 @@ func (r *Readers) SetRates(rates Rates) {
 	}
 }
 
+// Rates are those in force.
+func (r *Readers) Rates() Rates {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rates
+}
+
 // Close ends all readers with an error: the coordinator stops.
 func (r *Readers) Close(why error) {
 	r.mu.Lock()
@@ -182,21 +189,27 @@ func (r *Readers) Deliver(ctx context.Context, host string, ticket []byte, recei
 	})
 	defer watch.Wait()
 	defer close(received)
+	err := a.takeAll(ctx, receive)
+	a.failed <- err // whatever it was, nothing more comes
+	select {
+	case <-a.over: // it was interrupted
+		return a.err
+	default:
+		return err
+	}
+}
+
+// takeAll hands messages to the reader until receive fails, or the reader or ctx ends.
+func (a *agent) takeAll(ctx context.Context, receive func() (*bursarv1.SendOutputRequest, error)) error {
 	for {
 		message, err := receive()
 		if err != nil {
-			a.failed <- err
-			select {
-			case <-a.over: // it was interrupted
-				return a.err
-			default:
-				return err
-			}
+			return err
 		}
 		select {
 		case a.pieces <- message:
 		case <-a.over:
-			return a.err
+			return nil
 		case <-ctx.Done():
 			return ctx.Err() //nolint:wrapcheck // the caller's
 		}
