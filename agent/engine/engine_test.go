@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -79,6 +80,9 @@ func looked(t *testing.T, o Options, known tracker.Snapshot) *Engines {
 	o.State.Open(dir, "boot-1", 1)
 	o.State.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1"}, known))
 	o.MeasureDue, o.SyncDue, o.Background = loops.NewWakeup(time.Now()), loops.NewWakeup(time.Now()), running.Go
+	if o.Output == nil {
+		o.Output = unread{}
+	}
 	s := New(o)
 	t.Cleanup(func() {
 		s.Unwatch()
@@ -222,3 +226,9 @@ func TestHandleIsThatOfTheProcessThatTheTrackerLists(t *testing.T) {
 		t.Error("a process is watched whose engine has ended while it was opened")
 	}
 }
+
+// unread is the output of engines that nobody reads.
+type unread struct{}
+
+func (unread) Begins(string, string, osuser.User) {}
+func (unread) Ended(string)                       {}
