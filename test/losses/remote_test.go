@@ -142,7 +142,7 @@ func TestAnEngineIsStartedFromElsewhere(t *testing.T) {
 func TestAHostStartsNothingForOthersByDefault(t *testing.T) {
 	t.Parallel()
 	_, alice := startRemote(t, "")
-	if _, err := alice.Engines().Start(t.Context(), startOf("first", "true")); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "takes no orders") {
+	if _, err := alice.Engines().Start(t.Context(), startOf("first", "true")); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "launches nothing as it") {
 		t.Errorf("%v", err)
 	}
 }
