@@ -62,6 +62,7 @@ type size struct {
 	program              string // that the coordinators run; empty: the one under test
 	suspectAfter         int    // intervals of silence; 0: more than any fault takes
 	losesConsul          bool   // servers of Consul are to be counted as dead soon
+	remote               bool   // hosts launch engines for callers elsewhere
 }
 
 // How agents and hosts are named and measured. A host's capacity is far less than its share of the
@@ -118,7 +119,7 @@ func newCluster(t *testing.T, want size, trusted *trust) *cluster {
 	c.startConsuls(want)
 	c.startCoordinators(want)
 	servers := time.Since(began)
-	c.startAgents(want.agents)
+	c.startAgents(want)
 	t.Logf("%s; servers up after %v, %d hosts after %v", c.lab, servers.Round(time.Millisecond), want.agents, time.Since(began).Round(time.Millisecond))
 	return c
 }
@@ -311,13 +312,17 @@ func (c *cluster) leaderBut(not *member) (leader *member) {
 
 func hostName(n int) string { return "host-" + strconv.Itoa(n) }
 
-func (c *cluster) startAgents(number int) {
+func (c *cluster) startAgents(want size) {
 	c.t.Helper()
+	more := ""
+	if want.remote {
+		more = c.remoteAgents()
+	}
 	var urls []string
 	for _, m := range c.members {
 		urls = append(urls, m.url)
 	}
-	for i := range number {
+	for i := range want.agents {
 		h := &host{id: hostName(i)}
 		h.socket = filepath.Join(c.dir, h.id+".sock")
 		// Half of them have a list, the others ask one of the Consuls.
@@ -326,7 +331,7 @@ func (c *cluster) startAgents(number int) {
 			node, found = c.lab.Node("hosts-2"), c.trust.consulSection(c, c.consuls[i%len(c.consuls)], h.id)
 		}
 		file := c.write(h.id+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: %s\n%scapacity: {memory: %d, cpu: %dm}\n%s",
-			h.id, h.socket, filepath.Join(c.dir, h.id), tick, found, hostMemory, hostCPU, c.trust.agent(c, h.id)))
+			h.id, h.socket, filepath.Join(c.dir, h.id), tick, found, hostMemory, hostCPU, c.trust.agent(c, h.id)+more))
 		h.process = newProcess(c.t, h.id, node, "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
 		h.local = c.client(h.socket, patiently()...)
 		h.Start()

@@ -48,7 +48,7 @@ func newTrust(t *testing.T, agents int) *trust {
 		}
 	}
 	issue("ops", "admin", "")
-	issue("gateway", "submitter", ", users: ['*']")
+	issue("gateway", "submitter", ", users: ['*'], mayLaunch: ["+remoteAccount+"]")
 	for i := 0; i < agents; i += 2 {
 		issue(hostName(i), "agent", ", host: "+hostName(i))
 	}
