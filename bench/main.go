@@ -58,6 +58,7 @@ func suites() []suite {
 		{"takeover", takeoverSuite},
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
+		{"remote", remoteSuite},
 		{"peers-closed", peersClosed},
 		{"peers-deep", peersDeep},
 		{"peers-burst", peersBurst},

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// remoteSuite compares an engine that is started from elsewhere with one that is launched on its
+// host, and shows what attached agents cost a leader.
+func remoteSuite(ctx context.Context, r *run) error {
+	w, err := readWorkload("remote")
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.remoteStarts(ctx, w), r.attachedAgents(ctx, w))
+}
+
+// remoteAccount is the account that the engines run as.
+const remoteAccount = "nobody"
+
+// starter starts engines in both ways.
+type starter struct {
+	agent, coordinator *client.Client
+	workload           *workload
+	next               int
+}
+
+// remoteStarts takes turns with both ways.
+func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
+	dir := filepath.Join(r.dir, "remote")
+	coordinator, err := r.startCoordinator(ctx, dir, time.Second)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	agent, err := r.startAgentOf(ctx, dir, coordinator, time.Second, "engines: {cgroups: none, remote: {accounts: ["+remoteAccount+"]}}")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, agent.stop()) }()
+	s := &starter{workload: w}
+	if s.agent, err = client.New(agent.address); err != nil {
+		return err
+	}
+	defer s.agent.Close()
+	if s.coordinator, err = client.New(coordinator.address, client.WithActor(client.Actor{
+		Name: "bench", Users: []string{"user-0"}, Role: identity.Submitter, MayLaunch: []string{remoteAccount},
+	})); err != nil {
+		return err
+	}
+	defer s.coordinator.Close()
+	var here, elsewhere, share []float64
+	for round := range r.rounds(w.Rounds) {
+		local, err := s.turn(ctx, r.size(w.Window), s.launch)
+		if err != nil {
+			return fmt.Errorf("launch: %w", err)
+		}
+		remote, err := s.turn(ctx, r.size(w.Window), s.start)
+		if err != nil {
+			return fmt.Errorf("start: %w", err)
+		}
+		if round > 0 || r.short {
+			here, elsewhere, share = append(here, local), append(elsewhere, remote), append(share, remote/local)
+		}
+	}
+	r.line("remote/launch-p50", median(here), "µs", 0)
+	r.line("remote/start-p50", median(elsewhere), "µs", median(share))
+	return nil
+}
+
+// turn makes engines, each after the end of the one before, and returns the median time in µs.
+func (s *starter) turn(ctx context.Context, engines int, begin func(context.Context) (id string, err error)) (float64, error) {
+	var times stopwatch
+	for range engines {
+		s.next++
+		began := time.Now()
+		id, err := begin(ctx)
+		times.add(time.Since(began), err)
+		if err != nil {
+			break
+		}
+		if _, err := s.coordinator.Engines().Wait(ctx, &bursarv1.WaitRequest{Id: id}); err != nil {
+			return 0, fmt.Errorf("the end of %s: %w", id, err)
+		}
+	}
+	took, err := times.sorted()
+	return percentile(took, 0.5), err
+}
+
+func (s *starter) request() (*bursarv1.AllocateRequest, error) {
+	amount, err := s.workload.request()
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.AllocateRequest{
+		RequestId: client.NewRequestID(), Labels: s.workload.labels(s.next), Resource: convert.ResourceToProto(amount),
+	}, nil
+}
+
+func (s *starter) launch(ctx context.Context) (id string, err error) {
+	request, err := s.request()
+	if err != nil {
+		return "", err
+	}
+	granted, err := s.agent.Allocations().Allocate(ctx, request)
+	if err != nil {
+		return "", err
+	}
+	id = granted.GetAllocation().GetId()
+	_, err = s.agent.Engines().Launch(ctx, &bursarv1.LaunchRequest{Id: id, Command: []string{"/bin/true"}, User: remoteAccount, WorkingDirectory: "/"})
+	return id, err
+}
+
+func (s *starter) start(ctx context.Context) (id string, err error) {
+	request, err := s.request()
+	if err != nil {
+		return "", err
+	}
+	started, err := s.coordinator.Engines().Start(ctx, &bursarv1.StartRequest{
+		Request: request, Launch: &bursarv1.LaunchSpec{Account: remoteAccount, Command: []string{"/bin/true"}, WorkingDirectory: "/"},
+	})
+	return started.GetAllocation().GetId(), err
+}
+
+// attachedAgents shows what idle streams of orders cost.
+func (r *run) attachedAgents(ctx context.Context, w *workload) (err error) {
+	coordinator, err := r.startAttacked(ctx, filepath.Join(r.dir, "attached"), w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	var without, with []float64
+	for range r.rounds(3) {
+		for _, side := range []struct {
+			hosts int
+			cpu   *[]float64
+		}{{0, &without}, {w.Hosts, &with}} {
+			percent, err := r.attachedTurn(ctx, coordinator, side.hosts, r.period(w.Duration))
+			if err != nil {
+				return err
+			}
+			*side.cpu = append(*side.cpu, percent)
+		}
+	}
+	r.line("remote/attached-cpu", max(0, median(with)-median(without)), "% of a core", 0)
+	return nil
+}
+
+// attachedTurn is the coordinator's CPU in percent of a core while so many agents are attached.
+func (r *run) attachedTurn(ctx context.Context, coordinator *daemon, hosts int, lasts time.Duration) (percent float64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, hosts)
+	for n := range hosts {
+		agents, err := client.New(coordinator.address, client.WithoutRetries(), client.WithActor(client.Actor{
+			Name: hostName(n), Host: hostName(n), Role: identity.Agent,
+		}))
+		if err != nil {
+			return 0, err
+		}
+		defer agents.Close()
+		stream, err := agents.Hosts().Attach(ctx, &bursarv1.AttachRequest{HostId: hostName(n), Incarnation: 1})
+		if err != nil {
+			return 0, fmt.Errorf("attach: %w", err)
+		}
+		if !stream.Receive() {
+			return 0, fmt.Errorf("attach: %w", stream.Err())
+		}
+		go func() {
+			for stream.Receive() { //nolint:revive // keep-alives
+			}
+			ended <- stream.Err()
+		}()
+	}
+	before, err := cpuTimeOf(coordinator.pid())
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	select {
+	case <-time.After(lasts):
+	case err := <-ended:
+		return 0, fmt.Errorf("a stream ended by itself: %w", err)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	after, err := cpuTimeOf(coordinator.pid())
+	return 100 * (after - before).Seconds() / time.Since(began).Seconds(), err
+}
