@@ -1,6 +1,6 @@
-// Package peak says what the most memory was that an engine used. Measurements are made at ticks,
-// and miss what comes and goes between two of them. The kernel's marks miss nothing, but they count
-// page cache too, or one process alone. Together they say it to a few percent.
+// Package peak computes the peak of an engine's memory. The agent measures at ticks, and misses a
+// spike between two of them. The kernel's marks miss no spike. But they count page cache, too, or
+// one process alone. Both together give the peak to a few percent.
 //
 // The package computes, and does nothing else.
 package peak
@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Source is how a peak is known; the numbers are those of the contract.
+// Source says where a peak comes from. The numbers are those of the contract.
 type Source uint8
 
 // The sources.
@@ -22,23 +22,22 @@ const (
 	Limit          // the limit at which the engine was killed
 )
 
-// Seen is what the measurements of an engine have shown. The zero value: there was none.
+// Seen has the results of an engine's measurements. The zero value has none.
 type Seen struct {
-	// Bytes is the most that the kernel could not take back; CacheBytes the most page cache;
-	// MappedBytes the most files that a process had mapped.
+	// Bytes is the highest amount of memory that the kernel could not take back, CacheBytes of page
+	// cache, and MappedBytes of the files that one process had mapped.
 	Bytes, CacheBytes, MappedBytes int64
-	// Processes is the most that two measurements in turn have found. Until there are two it is
-	// what the first has found. A process that was there at one measurement alone, such as a short
-	// command, does not count.
+	// Processes is the highest number of processes that two measurements in a row found, or the
+	// number of the only measurement. A short command that one measurement finds does not count.
 	Processes int
 
-	// last is what the last measurement has found; repeated: two have.
+	// last is the number of processes at the last measurement. repeated says that two measurements
+	// found some.
 	last     int
 	repeated bool
 }
 
-// Add takes a measurement. Its bytes are the most that the kernel could not take back since the
-// measurement before.
+// Add adds a measurement. Its Bytes are the highest amount since the measurement before.
 func (s *Seen) Add(other Seen) {
 	s.Bytes = max(s.Bytes, other.Bytes)
 	s.CacheBytes = max(s.CacheBytes, other.CacheBytes)
@@ -54,28 +53,29 @@ func (s *Seen) Add(other Seen) {
 	s.last = other.Processes
 }
 
-// Marks are what the kernel says at the end of an engine; 0: it says nothing.
+// Marks are the kernel's figures at the end of an engine. 0 means that there is no figure.
 type Marks struct {
-	// CgroupBytes is the most that was charged to its cgroup, page cache included. CacheBytes is
-	// the part that the kernel can take back of what is charged at the end, MappedBytes the part of
-	// that which was mapped. Partial: the engine ran before it was moved there.
+	// CgroupBytes is the highest charge of its cgroup, page cache included. CacheBytes is the part
+	// of the charge at the end that the kernel can take back, and MappedBytes the mapped part of
+	// CacheBytes. Partial says that the engine ran before the agent moved it to the cgroup.
 	CgroupBytes, CacheBytes, MappedBytes int64
 	Partial                              bool
-	// ProcessBytes is the most that its main process, or the largest of those that this one has
-	// waited for, had in RAM, mapped files included.
+	// ProcessBytes is the highest amount of RAM, mapped files included, of its main process or of
+	// the largest process that the main process has waited for.
 	ProcessBytes int64
-	// LimitBytes is the limit at which the engine, or one of its processes, was killed.
+	// LimitBytes is the limit at which the kernel killed the engine or one of its processes.
 	LimitBytes int64
-	// CPUTime is all processor time that the kernel tells of.
+	// CPUTime is all processor time in the kernel's figures.
 	CPUTime time.Duration
 }
 
-// nearly is the part of a peak, 1/20, by which the mark of its cgroup may be larger and confirm it.
+// nearly bounds the difference of a peak and the mark of its cgroup. If the difference is at most
+// 1/nearly of the peak, the mark confirms the peak.
 const nearly = 20
 
-// Of is the most memory that an engine used at a time and that the kernel could not take back, in
-// bytes. At the time of a mark there was at most as much page cache as was ever seen. Unknown:
-// there is neither a measurement nor a mark.
+// Of returns the peak of an engine in bytes: of the memory that the kernel could not take back. It
+// assumes that a mark has at most as much page cache in it as a measurement ever found. The source
+// is Unknown if there is neither a measurement nor a mark.
 func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	if marks.LimitBytes > 0 && marks.LimitBytes >= seen.Bytes {
 		return marks.LimitBytes, Limit
@@ -93,8 +93,8 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	if charged := marks.CgroupBytes; charged > 0 {
 		pinned := max(0, charged-max(seen.CacheBytes, marks.CacheBytes))
 		if process := marks.ofProcess(seen); process > 0 {
-			// Files that came and went between two measurements must not count: no process had
-			// more than the largest, and the kernel has some more for it, such as page tables.
+			// Files that came and went between two measurements must not count. No process had
+			// more memory than the largest. The kernel adds some for it, such as page tables.
 			pinned = min(pinned, times(cgroupfs.Add(process, process/32), max(1, seen.Processes)))
 		}
 		if pinned >= bytes {
@@ -103,7 +103,7 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 		bytes = max(bytes, pinned)
 		if !marks.Partial {
 			bytes = min(bytes, max(charged, seen.Bytes))
-			if charged-bytes <= bytes/nearly { // there was no room for more
+			if charged-bytes <= bytes/nearly { // a higher peak had no room
 				source = Kernel
 			}
 		}
@@ -111,8 +111,8 @@ func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	return bytes, source
 }
 
-// ofProcess is what the mark of the largest process says without the files that it had mapped: as
-// many as were ever seen, or are charged to its cgroup.
+// ofProcess is the mark of the largest process without its mapped files. It takes the highest
+// amount of them that a measurement found or its cgroup was charged with.
 func (m Marks) ofProcess(seen Seen) int64 {
 	files := max(m.MappedBytes, seen.MappedBytes)
 	if m.CgroupBytes == 0 {
@@ -125,7 +125,7 @@ func (m Marks) ofProcess(seen Seen) int64 {
 	return most
 }
 
-// times multiplies a size that is not negative with a small number, within the range of int64.
+// times multiplies a size of 0 or more by a small number, within the range of int64.
 func times(bytes int64, count int) int64 {
 	var sum int64
 	for range min(count, 1<<10) {

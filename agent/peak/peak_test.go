@@ -47,8 +47,8 @@ func TestPeaks(t *testing.T) {
 	f("killed at its limit", seen(60, 10, 1), peak.Marks{CgroupBytes: 70, CacheBytes: 60, LimitBytes: 70}, 70, peak.Limit)
 }
 
-// A large file that came and went, and a command that one measurement happened to find: neither is
-// memory of the engine. Processes that stay may have used so much between two measurements.
+// A large file that came and went is no memory of the engine, and a command that one measurement
+// happened to find has not used so much. Processes that stay may have.
 func TestACommandThatOneMeasurementFoundAllowsForNothing(t *testing.T) {
 	marks := peak.Marks{CgroupBytes: 446, ProcessBytes: 264}
 	for _, test := range []struct {
@@ -71,7 +71,8 @@ func TestACommandThatOneMeasurementFoundAllowsForNothing(t *testing.T) {
 	}
 }
 
-// Whatever the marks: a peak is at least what was seen, and no more than was ever charged.
+// A peak is at least as high as every measurement, and at most as high as the highest charge,
+// whatever the marks are.
 func TestAPeakIsBetweenWhatWasSeenAndWhatWasCharged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := func(name string) int64 { return rapid.Int64Range(0, 1<<62).Draw(t, name) }
