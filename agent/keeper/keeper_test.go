@@ -48,7 +48,7 @@ func TestTheMostMemoryOfAnEngineIsWrittenDown(t *testing.T) {
 	const mib = 1 << 20
 	record := run(t, shell(t, `head -c 100000000 /dev/zero | tail -c 99999999 > /dev/null`)).end()
 	if got := record.Use.ProcessBytes; got < 90*mib || got > 130*mib {
-		t.Errorf("%d MiB, want 96 and a little", got/mib)
+		t.Errorf("%d MiB, want 96 and a little: %+v", got/mib, record)
 	}
 }
 
