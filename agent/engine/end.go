@@ -43,9 +43,11 @@ func (s *Engines) endMeasured(ctx context.Context, e *engine, m measurement, usa
 		e.doubts = 0
 		return
 	}
-	usage.Ended = s.certain(e, m.usage.Err) && !s.awaitsRecord(e, m.engine.ID)
+	notBegun := s.keepers.notBegun(m.engine)
+	usage.Ended = s.certain(e, m.usage.Err) && (notBegun || !s.awaitsRecord(e, m.engine.ID))
 	if usage.Ended {
 		s.output.Ended(m.engine.ID)
+		usage.NotBegun = notBegun
 		end := s.howEnded(ctx, m.engine)
 		usage.Exit, usage.Reason, usage.ErrorOutput, usage.LeaderEnd, usage.Marks = end.exit, end.reason, end.errorOutput, end.leader, end.marks
 	}

@@ -186,6 +186,23 @@ func (k *keepers) mustEnd(id string) (must bool) {
 	return must
 }
 
+// notBegun reports whether nothing of a launched engine was executed: its keeper is that of a launch
+// that has failed, or that was under way when the last incarnation of the agent ended.
+func (k *keepers) notBegun(e host.Engine) (certain bool) {
+	s := k.engines
+	kept, err := s.records.Kept(e.ID)
+	if err != nil || kept.BootID != s.state.BootID() || kept.PID != e.PID || kept.StartTime != e.StartTime {
+		return false
+	}
+	k.read(time.Now())
+	s.state.Locked(func(*tracker.Tracker) {
+		certain = slices.ContainsFunc(k.unconfirmed, func(noted *unconfirmedKeeper) bool {
+			return noted.ID == e.ID && noted.KeeperPID == kept.KeeperPID && noted.KeeperStartTime == kept.KeeperStartTime
+		})
+	})
+	return certain
+}
+
 // there reports whether a keeper has not ended.
 func (k *keepers) there(noted *unconfirmedKeeper) bool {
 	found, err := k.engines.meter.Identify(noted.KeeperPID)

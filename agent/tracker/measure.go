@@ -54,6 +54,8 @@ type Usage struct {
 	Ended               bool
 	Exit                *bursarv1.ExitStatus
 	Reason, ErrorOutput string
+	// NotBegun: nothing of it was executed.
+	NotBegun bool
 	// Marks are what the kernel says at the end.
 	Marks peak.Marks
 
@@ -96,6 +98,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			end := &bursarv1.EngineEnd{
 				AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason, ErrorOutput: usage.ErrorOutput,
 				MeasuredPeak: last.Peak, MeasuredPeakSource: last.Source, CpuTime: last.CPUTime,
+				NotBegun: usage.NotBegun,
 			}
 			t.noteLeaderEnd(e, &usage)
 			end.LeaderEnd = e.over.end

@@ -110,6 +110,7 @@ type EngineEnd struct {
 	Incidents      []Incident      // all so far
 	PeakSource     PeakSource
 	CPUTime        time.Duration // 0: not known
+	NotBegun       bool          // nothing of it was executed
 }
 
 // Veto is an agent's refusal of a grant.

@@ -201,15 +201,23 @@ func (e *entry) noteTry(t *Try) {
 	e.Wishes = &w
 }
 
-// endTried ends an entry whose engine has ended. If that was to become ready and has not, the try
-// has failed; it is launched again if its request has retries.
-func (l *Ledger) endTried(e *entry, reason string) {
+// endTried ends an entry whose engine has ended. If the engine was to become ready and has not, the
+// try has failed, and the engine is launched again if its request has retries. If nothing of it was
+// executed, because its host's agent ended first, the engine is launched again in any case.
+func (l *Ledger) endTried(e *entry, reason string, executed bool) {
 	end := func() { l.becomeReleased(e, reason) }
-	if !e.failedToStart() {
+	executed = executed || !e.waitsToBegin()
+	if executed && !e.failedToStart() {
 		end()
 		return
 	}
-	try := Try{HostID: e.HostID, At: l.now, Reason: reason, Executed: true, ErrorOutput: e.ErrorOutput}
+	try := Try{HostID: e.HostID, At: l.now, Reason: reason, Executed: executed, ErrorOutput: e.ErrorOutput}
+	if !executed {
+		try.Reason = neverBegan
+		if !e.Releasing && !e.Stopping {
+			reason = notStarted(&try)
+		}
+	}
 	again := e.mayTryAgain(&try)
 	avoided := e.Wishes
 	e.noteTry(&try)
@@ -221,6 +229,15 @@ func (l *Ledger) endTried(e *entry, reason string) {
 		e.Wishes = avoided
 	}
 	l.succeed(e, end)
+}
+
+// neverBegan is the reason of a try whose engine waited to begin when its host's agent ended.
+const neverBegan = "the host's agent ended before the engine began"
+
+// waitsToBegin reports whether the engine of a launch has not begun, as far as its agent has said.
+func (e *entry) waitsToBegin() bool {
+	launch := e.Launch()
+	return launch != nil && launch.Row != 0 && launch.LogDirectory == "" && len(launch.Tries) < mostTries
 }
 
 // failedToStart reports whether the engine of a launch that has ended was to become ready, and was

@@ -30,7 +30,7 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		case running[e.ID]:
 		case e.tracked() && e.Revision <= seen:
 			result.Over = append(result.Over, e.ID)
-			l.endTried(e, e.endReason(notReported))
+			l.endTried(e, e.endReason(notReported), true)
 		case e.State == Reserved && e.Stopping:
 			l.becomeCanceled(e, e.StopReason)
 		}

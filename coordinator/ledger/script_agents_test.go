@@ -224,7 +224,7 @@ func (s *script) sync(a *arguments) string {
 		case "engine":
 			c.Engines = append(c.Engines, s.engine(line, id, agent, c.Full))
 		case "ended":
-			c.Ended = append(c.Ended, ledger.EngineEnd{ID: id, Time: s.now, Reason: line.text("reason"), Exit: exit(line)})
+			c.Ended = append(c.Ended, ledger.EngineEnd{ID: id, Time: s.now, Reason: line.text("reason"), Exit: exit(line), NotBegun: line.flag("unbegun")})
 			delete(agent.engines, id)
 		case "veto":
 			headroom, _ := line.bytes("left")

@@ -162,7 +162,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		e.noteCPUTime(end.CPUTime)
 		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
-		l.endTried(e, e.endReason(end.Reason))
+		l.endTried(e, e.endReason(end.Reason), !end.NotBegun)
 	}
 }
 

@@ -138,7 +138,7 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 		end := ledger.EngineEnd{
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
 			LeaderEnd:  leaderEndFrom(m.GetLeaderEnd()),
-			PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()),
+			PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()), NotBegun: m.GetNotBegun(),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err

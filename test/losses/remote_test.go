@@ -185,7 +185,7 @@ func TestEnginesStartedFromElsewhereBeginOnce(t *testing.T) {
 			t.Errorf("job-%d began %d times, and is said to have run: %v", i, times, a)
 		}
 	}
-	if began < starts/2 {
+	if began < starts*3/4 { // others were killed between the agent's last word and their exec
 		t.Errorf("%d of %d began", began, starts)
 	}
 	t.Logf("%d of %d began", began, starts)

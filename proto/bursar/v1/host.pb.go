@@ -2129,8 +2129,11 @@ type EngineEnd struct {
 	Incidents          []*Incident          `protobuf:"bytes,8,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	MeasuredPeakSource PeakSource           `protobuf:"varint,10,opt,name=measured_peak_source,json=measuredPeakSource,proto3,enum=bursar.v1.PeakSource" json:"measured_peak_source,omitempty"`
 	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Nothing of it was executed: its process waited to begin when the agent ended. A launch that was
+	// made by Start is tried again.
+	NotBegun      bool `protobuf:"varint,12,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineEnd) Reset() {
@@ -2238,6 +2241,13 @@ func (x *EngineEnd) GetCpuTime() *durationpb.Duration {
 		return x.CpuTime
 	}
 	return nil
+}
+
+func (x *EngineEnd) GetNotBegun() bool {
+	if x != nil {
+		return x.NotBegun
+	}
+	return false
 }
 
 // Veto is an agent's refusal of a grant.
@@ -3828,7 +3838,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12&\n" +
 	"\x05phase\x18\r \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12+\n" +
 	"\fphase_reason\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\x12-\n" +
-	"\rlog_directory\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xcd\x04\n" +
+	"\rlog_directory\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xea\x04\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -3843,7 +3853,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\tincidents\x18\b \x03(\v2\x13.bursar.v1.IncidentB\b\xbaH\x05\x92\x01\x02\x10\x10R\tincidents\x12G\n" +
 	"\x14measured_peak_source\x18\n" +
 	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
-	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\"\xab\x01\n" +
+	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12\x1b\n" +
+	"\tnot_begun\x18\f \x01(\bR\bnotBegun\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
