@@ -58,8 +58,8 @@ type RemoteConfig struct {
 	MinUserID int64 `yaml:"minUserId" reload:"live"`
 	// DeniedGroups are names of groups that no such account may be in, not even as one of many.
 	// Groups of a directory (LDAP) count. A group that the host does not know refuses every launch.
-	// Default: those that give rights over the machine (root, sudo, wheel, admin, adm, disk, shadow,
-	// docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
+	// Default: those that give rights over the machine (root, sudo, wheel, admin, adm, disk,
+	// shadow, docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
 	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
 	// Programs are the absolute paths of the programs that may be started. Default: any.
 	Programs []string `yaml:"programs" reload:"live"`

@@ -315,8 +315,8 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// orderStop tells the host's agent at once that an engine is to be stopped, if the agent is attached.
-// Its next heartbeat has the order, too: one that is lost, or comes twice, does no harm.
+// orderStop tells the host's agent at once that an engine is to be stopped, if the agent is
+// attached. Its next heartbeat has the order, too: one that is lost, or comes twice, does no harm.
 func (s *allocationService) orderStop(a *ledger.Allocation) {
 	if s.hub == nil || !a.Stopping || !a.State.Live() {
 		return

@@ -32,8 +32,8 @@ type engineService struct {
 	readers     logReaders
 }
 
-// maxLaunchBytes bounds what is to be executed, encoded, with its secrets: without these it is a row
-// of the store until then, and with them an order that waits for its agent.
+// maxLaunchBytes bounds what is to be executed, encoded, with its secrets: without these it is a
+// row of the store until then, and with them an order that waits for its agent.
 const maxLaunchBytes = 64 << 10
 
 // retryPatience is how long a caller that wants an engine at once waits for a host if the launch

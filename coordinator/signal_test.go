@@ -177,8 +177,8 @@ func TestSignalsAreWrittenDown(t *testing.T) {
 	}
 }
 
-// A stop does not wait for the next heartbeat of an agent that is attached. Releasing an engine that
-// its agent has launched is a stop, too.
+// A stop does not wait for the next heartbeat of an agent that is attached. Releasing an engine
+// that its agent has launched is a stop, too.
 func TestStopsAreOrderedAtOnce(t *testing.T) {
 	c := newAuthServer(t)
 	c.addHosts(t)

@@ -47,7 +47,8 @@ type Options struct {
 	Opener  *process.Opener
 	// Allocations are the coordinators, and Waiting the same for requests that wait.
 	Allocations, Waiting bursarv1connect.AllocationServiceClient
-	// Upstream are the same for engines: Wait. Nil: the coordinators are asked after each heartbeat.
+	// Upstream are the same for engines: Wait. Nil: the coordinators are asked after each
+	// heartbeat.
 	Upstream bursarv1connect.EngineServiceClient
 	// Users finds accounts of the machine.
 	Users osuser.Users

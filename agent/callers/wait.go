@@ -15,9 +15,10 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// Wait answers when an engine of this host is ready or has ended. While the engine runs, the agent's
-// own measurements and heartbeats say so. The coordinator has the last word on how an engine has
-// ended, and on the try that follows. If none answers, the agent says how it has seen the end.
+// Wait answers when an engine of this host is ready or has ended. While the engine runs, the
+// agent's own measurements and heartbeats say so. The coordinator has the last word on how an
+// engine has ended, and on the try that follows. If none answers, the agent says how it has seen
+// the end.
 func (s engineService) Wait(ctx context.Context, request *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
 	a := s.API
 	if request.GetId() == "" {

@@ -186,8 +186,8 @@ func (k *keepers) mustEnd(id string) (must bool) {
 	return must
 }
 
-// notBegun reports whether nothing of a launched engine was executed: its keeper is that of a launch
-// that has failed, or that was under way when the last incarnation of the agent ended.
+// notBegun reports whether nothing of a launched engine was executed: its keeper is that of a
+// launch that has failed, or that was under way when the last incarnation of the agent ended.
 func (k *keepers) notBegun(e host.Engine) (certain bool) {
 	s := k.engines
 	kept, err := s.records.Kept(e.ID)

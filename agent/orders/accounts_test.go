@@ -100,7 +100,8 @@ func TestNoEngineRunsAsAMemberOfADeniedGroup(t *testing.T) {
 	}
 }
 
-// A local account's groups are those of the directory, too: without its answer no engine runs as it.
+// A local account's groups are those of the directory, too: without its answer no engine runs as
+// it.
 func TestALocalAccountIsNotJudgedByFilesAlone(t *testing.T) {
 	users, dir := machine(t)
 	if err := os.WriteFile(filepath.Join(dir, "id"), []byte("#!/bin/sh\nkill $$\n"), 0o755); err != nil {

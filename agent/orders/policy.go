@@ -23,8 +23,8 @@ type Policy struct {
 	GroupsByDefault bool
 	// Programs are the absolute paths of the programs that may be executed; none: any.
 	Programs []string
-	// Trusted are names and uids of accounts that may act for others on this host. No engine runs as
-	// one of them.
+	// Trusted are names and uids of accounts that may act for others on this host. No engine runs
+	// as one of them.
 	Trusted []string
 	// AgentUID is the agent's own. No engine runs as it.
 	AgentUID uint32

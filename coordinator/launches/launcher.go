@@ -23,8 +23,8 @@ const (
 	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as
 	// after a change of leader. A reservation usually lasts for two minutes.
 	secretsPatience = 30 * time.Second
-	// readsAtOnce is how many rows of launches are in memory at a time, 64 KiB each, beside those in
-	// the queues of agents.
+	// readsAtOnce is how many rows of launches are in memory at a time, 64 KiB each, beside those
+	// in the queues of agents.
 	readsAtOnce = 16
 	// again is the pause before the changes are followed anew.
 	again = 200 * time.Millisecond

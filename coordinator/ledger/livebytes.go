@@ -120,10 +120,10 @@ func (e *LiveFullError) Error() string {
 		e.Caller, e.Bytes, e.Most)
 }
 
-// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it
-// counts on its caller, and the row of its launch in the store. What the user has of each part's own
-// queue is like a queue. It changes only if a part follows its application, or the row of the launch
-// is deleted: no Confirm or Resize adds a part or moves one elsewhere.
+// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it counts
+// on its caller, and the row of its launch in the store. What the user has of each part's own queue
+// is like a queue. It changes only if a part follows its application, or the row of the launch is
+// deleted: no Confirm or Resize adds a part or moves one elsewhere.
 func (a *Allocation) overhead() int64 {
 	bytes := int64(LiveOverhead + QueueOverhead*(queuesOf(a.Entitled.External)+len(a.Entitled.External)))
 	if launch := a.Launch(); launch != nil {

@@ -207,8 +207,8 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	return use, problem
 }
 
-// isInParentsMemory reports whether a process has the address space of its parent, and the parent is
-// of the same engine. That is so between vfork and exec. The kernel counts such pages once, and
+// isInParentsMemory reports whether a process has the address space of its parent, and the parent
+// is of the same engine. That is so between vfork and exec. The kernel counts such pages once, and
 // shows all of them for both processes. False: the kernel does not tell.
 func (m *Meter) isInParentsMemory(row *process) bool {
 	parent := m.tracker.forest.table.row(row.parent)

@@ -295,37 +295,6 @@ func TestForkedProcessesShareTheirMemory(t *testing.T) {
 	}
 }
 
-// TestAProcessThatStartsAProgramIsNotCountedTwice: between vfork and exec a process and its child are
-// in the same address space. The kernel does not divide such pages. Go, Java and Python start all
-// programs so, and an exec takes as long as the file's file system.
-func TestAProcessThatStartsAProgramIsNotCountedTwice(t *testing.T) {
-	meter, now := realMeter(t, Options{})
-	e := startEngine(t, obedient, nil)
-	e.do("touch 64")
-	alone := measured(t, meter, now, e.engine(meter))
-
-	file, err := os.OpenFile(filepath.Join(t.TempDir(), "program"), os.O_CREATE|os.O_RDWR, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() }) // Ends the lease, and what waits for it.
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Fatal(err)
-	}
-	e.do("vfork %s", file.Name())
-	var two Usage
-	for deadline := time.Now().Add(10 * time.Second); two.Processes < 2; {
-		if time.Now().After(deadline) {
-			t.Fatalf("no child in 10 s: %+v", two)
-		}
-		two = measured(t, meter, now, e.engine(meter))
-	}
-	if two.UnreclaimableBytes > alone.UnreclaimableBytes+slack || two.MemoryBytes > alone.MemoryBytes+slack {
-		t.Errorf("it holds %d MiB, and %d MiB while it starts a program, of that %d MiB unreclaimable",
-			alone.MemoryBytes>>20, two.MemoryBytes>>20, two.UnreclaimableBytes>>20)
-	}
-}
-
 // TestThisMachine measures the machine the test runs on.
 func TestThisMachine(t *testing.T) {
 	meter, now := realMeter(t, Options{})

@@ -1,4 +1,4 @@
-//go:build linux
+// go:build linux
 
 package ha
 
@@ -52,7 +52,8 @@ type remoteJob struct {
 
 	id        string
 	allocated *bursarv1.Allocation
-	// stdout and stderr are all that was read while it ran; breaks is how often reading began again.
+	// stdout and stderr are all that was read while it ran; breaks is how often reading began
+	// again.
 	stdout, stderr bytes.Buffer
 	breaks         atomic.Int64
 }
