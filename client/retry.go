@@ -37,7 +37,13 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if (bounded || wait > 0) && policy.Patience >= 0 {
 			policy.Patience = untilDeadline // a caller who says how long it may take means it
 		}
+		if wait > 0 {
+			policy.Absent = 0 // it waits anyway
+		}
 		d := newDelays(ctx, policy, wait)
+		if c.settings.reached != nil {
+			d.reached = c.settings.reached
+		}
 		if !bounded {
 			d.timeout = c.settings.timeout
 			d.end = time.Now().Add(d.timeout + wait)
@@ -51,6 +57,9 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			ctx, at := c.router.newDestination(ctx)
 			res, err := next(ctx, req)
 			err = brokenIsUnavailable(ctx, err)
+			if err == nil {
+				d.reached.Store(true)
+			}
 			c.router.attemptEnded(at, err)
 			return res, err
 		}

@@ -45,7 +45,7 @@ the agent's host.`,
 	f := requests.AddFlags(cmd)
 	requests.AddPlaceFlags(cmd, f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.Either(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}
