@@ -61,6 +61,9 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				d.reached.Store(true)
 			}
 			c.router.attemptEnded(at, err)
+			if req.Spec().Procedure == bursarv1connect.EngineServiceSignalProcedure && Undecided(err) && !connect.IsWireError(err) {
+				err = backoff.Permanent(err) // the signal may have been sent: a second one could do something else
+			}
 			return res, err
 		}
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {

@@ -137,6 +137,12 @@ func listed(request *bursarv1.AllocationServiceListRequest, allocation *bursarv1
 	if len(request.GetStates()) > 0 && !slices.Contains(request.GetStates(), allocation.GetState()) {
 		return false
 	}
+	if len(request.GetPhases()) > 0 && !slices.Contains(request.GetPhases(), allocation.GetPhase()) {
+		return false
+	}
+	if request.GetName() != "" && allocation.GetName() != request.GetName() {
+		return false
+	}
 	for key, want := range request.GetLabels() {
 		if value, has := allocation.GetLabels()[key]; !has || want != "*" && value != want {
 			return false

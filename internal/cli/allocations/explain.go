@@ -26,8 +26,9 @@ in the queue. Of a request that has waited for long while later ones were
 granted, it names the largest allocations that stand in its way. It changes
 nothing.
 
-A request that names no host with --host is tried on all hosts; with --agent, on
-the agent's host.`,
+A request that names no host with --host is tried on all hosts. An agent tries it
+on its own host. On an engine host Explain asks the host's agent, if you name no
+server.`,
 		Example: `  # a request that was not made
   bursar explain -m 4GiB -c 2 --label user=alice --label creator=IDE
 
