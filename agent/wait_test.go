@@ -103,3 +103,29 @@ func TestWaitEndsWithItsCallerAndItsAgent(t *testing.T) {
 		t.Errorf("the agent ends: %v, %v", w, w.err)
 	}
 }
+
+// Without a coordinator the agent lists its host's allocations, and tells the caller's own from them.
+func TestOwnAllocationsWithoutACoordinator(t *testing.T) {
+	s := run(t)
+	s.engine(10, "sleep 1000") // user alice's
+	s.coordinator.goAway()
+	list := func(q *bursarv1.AllocationServiceListRequest) int {
+		t.Helper()
+		res, err := s.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(res.GetAllocations())
+	}
+	if all, mine := list(&bursarv1.AllocationServiceListRequest{}), list(&bursarv1.AllocationServiceListRequest{Mine: true}); all != 1 || mine != 0 {
+		t.Errorf("%d allocations, %d of them of this process's user: want 1 and none", all, mine)
+	}
+	for name, q := range map[string]*bursarv1.AllocationServiceListRequest{
+		"a phase": {Phases: []bursarv1.Phase{bursarv1.Phase_PHASE_READY}}, "a name": {Name: "nightly"},
+	} {
+		if n := list(q); n != 0 {
+			t.Errorf("by %s: %d, want none", name, n)
+		}
+	}
+	s.coordinator.comeBack()
+}

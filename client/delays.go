@@ -32,6 +32,8 @@ type delays struct {
 	again   time.Duration // after which the server asked for the next attempt; 0: it did not
 	refused bool          // the server has too much to do, and said when to come again
 	present bool          // an attempt has failed in a way that may end by itself
+	began   time.Time     // when the call has begun
+	reached *atomic.Bool  // an attempt, of this call or an earlier one, has got a connection
 	// last is the last failure, for who is told of it meanwhile; nil: no attempt has failed yet.
 	last atomic.Pointer[failedAttempt]
 }
@@ -46,7 +48,7 @@ type failedAttempt struct {
 // long is to have waited.
 func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *delays {
 	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
-	d := &delays{ctx: ctx, policy: policy, BackOff: backoff.NewExponentialBackOff(
+	d := &delays{ctx: ctx, policy: policy, began: time.Now(), reached: new(atomic.Bool), BackOff: backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(policy.First/2),
 		backoff.WithMaxInterval(policy.Longest/2),
 		backoff.WithMultiplier(2),
@@ -79,6 +81,9 @@ func (d *delays) isOver() bool {
 func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
 	d.present = d.present || !looksWrong(err)
+	if !isUnconnected(err) {
+		d.reached.Store(true)
+	}
 	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
 	d.last.Store(&failedAttempt{err: err, busy: d.refused})
 	if !d.refused {
@@ -113,12 +118,17 @@ func (d *delays) notify(after time.Duration, f func(last error)) (stop func()) {
 	}
 }
 
-// patience is how long the call goes on without an answer.
-func (d *delays) patience() time.Duration {
-	if d.present {
-		return d.policy.Present
+// isLate reports whether an attempt would begin too late for a call without an answer.
+func (d *delays) isLate(next time.Time) bool {
+	switch {
+	case d.policy.Absent > 0 && !d.reached.Load():
+		return next.Sub(d.began) > d.policy.Absent
+	case d.policy.Patience <= 0:
+		return false
+	case d.present:
+		return next.Sub(d.silent) > d.policy.Present
 	}
-	return d.policy.Patience
+	return next.Sub(d.silent) > d.policy.Patience
 }
 
 // Reset begins again.
@@ -138,7 +148,7 @@ func (d *delays) NextBackOff() time.Duration {
 	}
 	switch {
 	case d.again > 0 && !d.waited.IsZero() && next.After(d.waited),
-		!d.refused && d.policy.Patience > 0 && next.Sub(d.silent) > d.patience(),
+		!d.refused && d.isLate(next),
 		!d.end.IsZero() && next.After(d.end):
 		return backoff.Stop
 	}

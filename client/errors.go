@@ -97,6 +97,17 @@ func looksWrong(err error) bool {
 	return untrusted || foreign || hasNoFolder(err)
 }
 
+// isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads to
+// the address, or nobody knows its name.
+func isUnconnected(err error) bool {
+	if connect.IsWireError(err) {
+		return false
+	}
+	_, unnamed := errors.AsType[*net.DNSError](err)
+	call, ok := errors.AsType[*net.OpError](err)
+	return unnamed || ok && call.Op == "dial"
+}
+
 // hasNoFolder reports whether nobody listens at a Unix socket, and even its folder is missing. An
 // agent that restarts leaves the folder.
 func hasNoFolder(err error) bool {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,50 @@ func TestPatienceIsShorterIfTheAddressLooksWrong(t *testing.T) {
 			s.retries.Patience, s.retries.Present = 5*time.Second, 15*time.Second
 			began := time.Now()
 			_, err := attempts(t.Context(), s, get(), func(_ context.Context, n int) error { return c.failures[min(n, len(c.failures))-1] })
+			if took := time.Since(began); err == nil || took > c.most || took < c.most-4*time.Second {
+				t.Errorf("%s: %v after %s: want to give up after %s", name, err, took, c.most)
+			}
+		})
+	}
+}
+
+// A call to an address at which nobody is ends soon. A server that was there may restart, and who
+// waits for resources waits for their server, too.
+func TestAnAbsentServerIsNotWaitedFor(t *testing.T) {
+	leaderless, broken := wireError(connect.CodeUnavailable), connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
+	for name, c := range map[string]struct {
+		failures []error
+		before   bool // it has answered before
+		wait     time.Duration
+		deadline time.Duration
+		most     time.Duration
+	}{
+		"nobody listens":                     {failures: []error{errRefused}, most: time.Second},
+		"nobody listens, with a deadline":    {failures: []error{errRefused}, deadline: time.Minute, most: time.Second},
+		"the machine does not answer":        {failures: []error{noDial("tcp", syscall.EHOSTUNREACH)}, most: time.Second},
+		"the name is not known":              {failures: []error{noDial("tcp", &net.DNSError{Name: "rm-9", IsNotFound: true})}, most: time.Second},
+		"no socket":                          {failures: []error{noSocket(filepath.Join(t.TempDir(), "agent.sock"))}, most: time.Second},
+		"it has answered before":             {failures: []error{errRefused}, before: true, most: 15 * time.Second},
+		"it broke":                           {failures: []error{broken, errRefused}, most: 15 * time.Second},
+		"another one says that nobody leads": {failures: []error{errRefused, leaderless, errRefused}, most: 15 * time.Second},
+		"it waits for resources":             {failures: []error{errRefused}, wait: 20 * time.Second, most: 20*time.Second + defaultTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := defaults()
+			s.reached = new(atomic.Bool)
+			s.reached.Store(c.before)
+			s.retries.Patience, s.retries.Absent, s.retries.Present = 5*time.Second, time.Second, 15*time.Second
+			ctx, req := t.Context(), get()
+			if c.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			if c.wait > 0 {
+				req = waiting(c.wait)
+			}
+			began := time.Now()
+			_, err := attempts(ctx, s, req, func(_ context.Context, n int) error { return c.failures[min(n, len(c.failures))-1] })
 			if took := time.Since(began); err == nil || took > c.most || took < c.most-4*time.Second {
 				t.Errorf("%s: %v after %s: want to give up after %s", name, err, took, c.most)
 			}

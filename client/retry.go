@@ -37,7 +37,13 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if (bounded || wait > 0) && policy.Patience >= 0 {
 			policy.Patience = untilDeadline // a caller who says how long it may take means it
 		}
+		if wait > 0 {
+			policy.Absent = 0 // it waits anyway
+		}
 		d := newDelays(ctx, policy, wait)
+		if c.settings.reached != nil {
+			d.reached = c.settings.reached
+		}
 		if !bounded {
 			d.timeout = c.settings.timeout
 			d.end = time.Now().Add(d.timeout + wait)
@@ -51,7 +57,13 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			ctx, at := c.router.newDestination(ctx)
 			res, err := next(ctx, req)
 			err = brokenIsUnavailable(ctx, err)
+			if err == nil {
+				d.reached.Store(true)
+			}
 			c.router.attemptEnded(at, err)
+			if req.Spec().Procedure == bursarv1connect.EngineServiceSignalProcedure && Undecided(err) && !connect.IsWireError(err) {
+				err = backoff.Permanent(err) // the signal may have been sent: a second one could do something else
+			}
 			return res, err
 		}
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {

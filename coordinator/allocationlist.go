@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -208,6 +211,13 @@ const (
 // List reads a page: live allocations by id, then, if they are wanted, those that ended, the
 // latest first.
 func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+	req, users, err := ofCaller(auth.ActorOf(ctx), req)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetMine() && len(users) == 0 {
+		return &bursarv1.AllocationServiceListResponse{}, nil
+	}
 	q, err := newAllocationQuery(req)
 	if err != nil {
 		return nil, err
@@ -230,11 +240,35 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	if err != nil {
 		return nil, err
 	}
-	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision, Allocations: page.found}
+	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision, Allocations: page.found, Users: users}
 	if page.next != "" {
 		res.NextPageToken = wire.PageToken(query, page.next)
 	}
 	return res, nil
+}
+
+// ofCaller makes a request for the caller's own allocations one for those with the label of the
+// user that the caller acts as. Other requests stay as they are.
+func ofCaller(actor identity.Actor, req *bursarv1.AllocationServiceListRequest) (own *bursarv1.AllocationServiceListRequest, users []string, err error) {
+	if !req.GetMine() {
+		return req, nil, nil
+	}
+	users = slices.Compact(slices.Sorted(slices.Values(actor.Users)))
+	switch {
+	case len(users) == 0:
+		return req, nil, nil
+	case len(users) > 1:
+		return nil, nil, wire.FieldError("mine", "true", "labels[user]: the caller acts as "+strings.Join(users, ", "))
+	}
+	if of, named := req.GetLabels()["user"]; named && of != "*" && of != users[0] {
+		return nil, nil, wire.FieldError("labels[user]", of, users[0]+", which mine asks for, or no label user")
+	}
+	req = proto.CloneOf(req)
+	if req.Labels == nil {
+		req.Labels = make(map[string]string, 1)
+	}
+	req.Labels["user"] = users[0]
+	return req, users, nil
 }
 
 // allocationPage is a page while it is read.

@@ -59,7 +59,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	}
 	after, local := strings.CutPrefix(request.GetPageToken(), localToken)
 	if local {
-		return a.listHeld(request, after), nil
+		return a.listHeld(ofCaller(ctx, request), after), nil
 	}
 	forwarded := proto.CloneOf(request)
 	forwarded.HostId = a.settings().HostID
@@ -73,7 +73,22 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	if connect.CodeOf(err) != connect.CodeUnavailable || ended || request.GetPageToken() != "" {
 		return nil, err
 	}
-	return a.listHeld(request, ""), nil
+	return a.listHeld(ofCaller(ctx, request), ""), nil
+}
+
+// ofCaller makes a request for the caller's own allocations one for those with the caller's label,
+// as a coordinator does.
+func ofCaller(ctx context.Context, request *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationServiceListRequest {
+	c := socket.CallerOf(ctx)
+	if !request.GetMine() || c == nil || len(c.Actor.Users) == 0 {
+		return request
+	}
+	request = proto.CloneOf(request)
+	if request.Labels == nil {
+		request.Labels = make(map[string]string, 1)
+	}
+	request.Labels["user"] = c.Actor.Users[0]
+	return request
 }
 
 // relayRead passes a read on. It tries only once more, if the connection has broken.
@@ -94,6 +109,13 @@ func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R
 func (a *API) listHeld(request *bursarv1.AllocationServiceListRequest, after string) *bursarv1.AllocationServiceListResponse {
 	size := int(cmp.Or(max(0, request.GetPageSize()), 100))
 	page := &bursarv1.AllocationServiceListResponse{}
+	if request.GetMine() {
+		user, is := request.GetLabels()["user"]
+		if !is {
+			return page
+		}
+		page.Users = []string{user}
+	}
 	for _, allocation := range a.state.Allocations() {
 		if allocation.GetId() <= after || !listed(request, allocation) {
 			continue
@@ -113,6 +135,12 @@ func listed(request *bursarv1.AllocationServiceListRequest, allocation *bursarv1
 		return false
 	}
 	if len(request.GetStates()) > 0 && !slices.Contains(request.GetStates(), allocation.GetState()) {
+		return false
+	}
+	if len(request.GetPhases()) > 0 && !slices.Contains(request.GetPhases(), allocation.GetPhase()) {
+		return false
+	}
+	if request.GetName() != "" && allocation.GetName() != request.GetName() {
 		return false
 	}
 	for key, want := range request.GetLabels() {

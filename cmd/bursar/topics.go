@@ -55,6 +55,17 @@ func topics() []*cobra.Command {
                  ($XDG_RUNTIME_DIR/bursar/agent.sock), else
                  /run/bursar/agent.sock
 
+allocations, explain, logs, signal, stop and wait find their server by
+themselves. The first of these decides, and if you have named none they say on
+stderr which server they ask:
+
+  --addr, or --agent without it
+  BURSAR_ADDR, or BURSAR_AGENT without it
+  your own token or certificate: 127.0.0.1:7070, if a coordinator listens
+  the socket of this machine's agent, if there is one: the agent answers about
+                 its own host, and knows you by your account
+  127.0.0.1:7070, also for allocations that the agent does not have
+
 What to show to coordinators and whom to trust, if no flag says so:
 
   BURSAR_TOKEN_FILE, BURSAR_TOKEN

@@ -26,8 +26,9 @@ in the queue. Of a request that has waited for long while later ones were
 granted, it names the largest allocations that stand in its way. It changes
 nothing.
 
-A request that names no host with --host is tried on all hosts; with --agent, on
-the agent's host.`,
+A request that names no host with --host is tried on all hosts. An agent tries it
+on its own host. On an engine host Explain asks the host's agent, if you name no
+server.`,
 		Example: `  # a request that was not made
   bursar explain -m 4GiB -c 2 --label user=alice --label creator=IDE
 
@@ -45,7 +46,7 @@ the agent's host.`,
 	f := requests.AddFlags(cmd)
 	requests.AddPlaceFlags(cmd, f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.Either(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}

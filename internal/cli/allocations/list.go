@@ -17,8 +17,8 @@ func allocationsCommand(c *servers.Connections) *cobra.Command {
 		Short: "Who holds or waits for what, next to what is used",
 		Long: `Allocations shows who holds what: what each engine is entitled to, next to what
 its whole process tree really uses. With an id it shows all about one
-allocation, live or ended. With --agent it asks the agent of this host, about
-this host.
+allocation, live or ended. It says on stderr which server it asks, if you name
+none: on an engine host that is the host's agent, about this host alone.
 
 With --since or --until it shows those that ended in that time, the latest
 first. Each takes a time in this machine's zone, as tables have it, a day, or
@@ -28,7 +28,7 @@ An engine that uses more than it is entitled to is marked. The mark says how
 much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
-  bursar allocations --state waiting
+  bursar allocations --mine --state waiting
   bursar allocations --ended --limit 20
   bursar allocations --since 2h
   bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
@@ -40,6 +40,7 @@ much more it used when this was noticed, and what its host does about it.`,
 	f := lookup.Filter{Labels: cmdline.FilterFlag{}}
 	flags := cmd.Flags()
 	flags.VarP(f.Labels, "label", "l", "only with this label, * for any value; repeatable")
+	flags.BoolVar(&f.Mine, "mine", false, "only your own: with your name as the label user")
 	flags.Var(cmdline.HostFlag{ID: &f.Host}, "host", "only on this host")
 	flags.StringSliceVar(&f.States, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
 	flags.BoolVar(&f.Ended, "ended", false, "also those that have ended, newest first")
@@ -50,7 +51,10 @@ much more it used when this was noticed, and what its host does about it.`,
 		if flag := f.Timed(); flag != "" && len(args) > 0 {
 			return failure.Usagef("%s: means nothing next to an ID: want one of them", flag)
 		}
-		cl, err := c.Either(cmd)
+		if f.Mine && len(args) > 0 {
+			return failure.Usagef("--mine: means nothing next to an ID: want one of them")
+		}
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}

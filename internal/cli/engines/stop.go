@@ -21,6 +21,7 @@ import (
 // stopFlags name the engines to stop, and how to stop them.
 type stopFlags struct {
 	labels      cmdline.FilterFlag
+	mine        bool
 	grace, wait time.Duration
 	reason      string
 	yes, dryRun bool
@@ -35,8 +36,11 @@ and after the grace with SIGKILL. When the engine has ended, everything it held
 is given back. Until then it is shown as stopping; --wait waits for that. A
 request that waits is canceled.
 
-With --label it is about all that wait, are reserved or run with these labels.
-It prints them, and stops them only with --yes.
+With --label or --mine it is about all that wait, are reserved or run with these
+labels. It prints them, and stops them only with --yes.
+
+On an engine host it asks the host's agent, if you name no server: see
+"bursar help environment".
 
 Of several each is tried, but nothing is done if one is the beginning of no id
 or of several. The exit code is that of the first failure, and 1 if one has not
@@ -54,7 +58,8 @@ ended when --wait is over.`,
 	f := stopFlags{labels: cmdline.FilterFlag{}, grace: 10 * time.Second}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "all with this label, * for any value; repeatable")
-	flags.BoolVar(&f.yes, "yes", false, "with --label: stop them")
+	flags.BoolVar(&f.mine, "mine", false, "all your own: with your name as the label user")
+	flags.BoolVar(&f.yes, "yes", false, "with --label or --mine: stop them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "stop nothing: print what would be stopped")
 	cmdline.AddDuration(flags, &f.wait, "wait", "w", "how long to wait until they have ended, such as 1m")
 	cmdline.AddDuration(flags, &f.grace, "grace", "", "time between SIGTERM and SIGKILL")
@@ -63,11 +68,11 @@ ended when --wait is over.`,
 		if err := f.check(args); err != nil {
 			return err
 		}
-		cl, err := c.Either(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}
-		if len(f.labels) > 0 {
+		if f.many() {
 			return stopLabelled(cmd.Context(), c.Reporter, cl, &f)
 		}
 		return stopEach(cmd.Context(), c.Reporter, cl, args, &f)
@@ -75,14 +80,29 @@ ended when --wait is over.`,
 	return cmd
 }
 
+// many reports whether the engines are named by what they have in common.
+func (f *stopFlags) many() bool { return len(f.labels) > 0 || f.mine }
+
+// common is what they have in common, in words.
+func (f *stopFlags) common() string {
+	text := render.LabelsText(f.labels)
+	switch {
+	case !f.mine:
+		return text
+	case text == "":
+		return "your user"
+	}
+	return "your user, " + text
+}
+
 func (f *stopFlags) check(args []string) error {
 	switch {
-	case len(args) == 0 && len(f.labels) == 0:
-		return failure.Usagef("nothing named: want at least one ID, or --label")
-	case len(args) > 0 && len(f.labels) > 0:
-		return failure.Usagef("ids and --label: want one of them")
-	case f.yes && len(f.labels) == 0:
-		return failure.Usagef("--yes is for --label")
+	case len(args) == 0 && !f.many():
+		return failure.Usagef("nothing named: want at least one ID, or --label, or --mine")
+	case len(args) > 0 && f.many():
+		return failure.Usagef("ids and --label or --mine: want one of them")
+	case f.yes && !f.many():
+		return failure.Usagef("--yes is for --label and --mine")
 	case f.yes && f.dryRun:
 		return failure.Usagef("--yes and --dry-run: want one of them")
 	case f.wait < 0:
@@ -93,7 +113,7 @@ func (f *stopFlags) check(args []string) error {
 
 // stopLabelled stops all that live with labels. It prints them first.
 func stopLabelled(ctx context.Context, c *failure.Reporter, cl *client.Client, f *stopFlags) error {
-	live := lookup.Filter{Labels: f.labels}
+	live := lookup.Filter{Labels: f.labels, Mine: f.mine}
 	found, _, err := live.List(ctx, cl)
 	if err != nil {
 		return err
@@ -104,13 +124,13 @@ func stopLabelled(ctx context.Context, c *failure.Reporter, cl *client.Client, f
 	}
 	switch {
 	case len(ids) == 0:
-		c.Sayf("nothing lives with %s", render.LabelsText(f.labels))
+		c.Sayf("nothing lives with %s", f.common())
 		return nil
 	case !f.yes:
 		if err := printEach(c.Printer, found); err != nil || f.dryRun {
 			return err
 		}
-		return failure.Usagef("%s with %s: nothing was stopped: want --yes to stop them", render.Counted(len(ids), "allocation", "allocations"), render.LabelsText(f.labels))
+		return failure.Usagef("%s with %s: nothing was stopped: want --yes to stop them", render.Counted(len(ids), "allocation", "allocations"), f.common())
 	}
 	return stopEach(ctx, c, cl, ids, f)
 }
@@ -164,7 +184,7 @@ func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bu
 		return read()
 	}
 	res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(f.grace), Reason: f.reason})
-	if client.Precondition(err) && len(f.labels) > 0 {
+	if client.Precondition(err) && f.many() {
 		if a, _ := read(); render.HasEnded(a) {
 			return a, nil
 		}

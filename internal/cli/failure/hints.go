@@ -35,6 +35,12 @@ func nothingThere(err error) bool {
 	return client.Unavailable(err) && !connect.IsWireError(err) && !trust
 }
 
+// isOfAnotherHost reports whether an error may mean that an allocation is another host's.
+func isOfAnotherHost(err error) bool {
+	missing, ok := errors.AsType[*NoSuchError](err)
+	return ok && missing.What == "allocation" || client.NotFound(err) || client.Denied(err) && connect.IsWireError(err)
+}
+
 // inTime is the reason if the time was over.
 const inTime = "no answer in time"
 

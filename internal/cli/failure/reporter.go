@@ -70,6 +70,9 @@ func (r *Reporter) describe(out io.Writer, err error) {
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
 	}
+	if r.OfAgent && isOfAnotherHost(err) {
+		sayf("hint: %s is the agent of this host and knows its allocations alone; BURSAR_ADDR (and BURSAR_TOKEN_FILE for your own token) asks a coordinator, for all hosts", r.Server())
+	}
 	if _, leaderless := errors.AsType[*LeaderlessError](err); leaderless && connect.IsWireError(err) {
 		// A coordinator that stands by has said why, which may also be that the leader does not
 		// let it in.
@@ -82,7 +85,7 @@ func (r *Reporter) describe(out io.Writer, err error) {
 }
 
 // explainCommandLine is the command line that asks the server of the last call for its view of a
-// request. Explain asks an agent only if it is told to.
+// request. It names an agent: BURSAR_ADDR would have Explain ask another server.
 func (r *Reporter) explainCommandLine() string {
 	if r.OfAgent && (r.Flags == nil || !r.Flags.Changed("agent")) {
 		return "bursar explain --agent " + r.Server()

@@ -2,6 +2,8 @@ package lookup
 
 import (
 	"context"
+	"maps"
+	"os/user"
 	"strings"
 
 	"github.com/bursar/bursar/client"
@@ -14,6 +16,7 @@ import (
 // Filter select allocations.
 type Filter struct {
 	Labels cmdline.FilterFlag
+	Mine   bool
 	Host   string
 	States []string
 	Ended  bool
@@ -24,7 +27,11 @@ type Filter struct {
 
 // Text is the filter as it was typed; empty without any.
 func (f *Filter) Text() string {
-	return cmdline.FiltersOf(f.Labels.Text(), cmdline.FilterText("--host", f.Host), cmdline.FilterText("--state", f.States...), cmdline.FilterText("--since", f.Since.Text), cmdline.FilterText("--until", f.Until.Text))
+	mine := ""
+	if f.Mine {
+		mine = "--mine"
+	}
+	return cmdline.FiltersOf(f.Labels.Text(), mine, cmdline.FilterText("--host", f.Host), cmdline.FilterText("--state", f.States...), cmdline.FilterText("--since", f.Since.Text), cmdline.FilterText("--until", f.Until.Text))
 }
 
 // MaxPage is the largest page that the contract allows.
@@ -53,7 +60,13 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 	if most < 0 {
 		return nil, false, failure.Usagef("--limit %d: want a number that is not negative", f.Limit)
 	}
-	req := &bursarv1.AllocationServiceListRequest{Labels: f.Labels, HostId: f.Host, Ended: f.Ended, PageSize: MaxPage, EndedSince: f.Since.Message(), EndedBefore: f.Until.Message()}
+	labels := maps.Clone(f.Labels)
+	if f.Mine {
+		if labels, err = f.withOwn(ctx, cl); err != nil {
+			return nil, false, err
+		}
+	}
+	req := &bursarv1.AllocationServiceListRequest{Labels: labels, HostId: f.Host, Ended: f.Ended, PageSize: MaxPage, EndedSince: f.Since.Message(), EndedBefore: f.Until.Message()}
 	if most > 0 {
 		req.PageSize = int32(min(most, MaxPage-1) + 1) // one more shows whether there are more
 	}
@@ -80,6 +93,30 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 		}
 	}
 	return all, false, nil
+}
+
+// withOwn are the labels of the filter, with that of the caller's own user: the one that the server
+// knows the caller as. If the server lets the caller act as anybody, it is the one of this process.
+func (f *Filter) withOwn(ctx context.Context, cl *client.Client) (cmdline.FilterFlag, error) {
+	if of, named := f.Labels["user"]; named {
+		return nil, failure.Usagef("--mine and --label user=%s: want one of them", of)
+	}
+	page, err := cl.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{Mine: true, PageSize: 1})
+	if err != nil {
+		return nil, err
+	}
+	own := cmdline.FilterFlag{}
+	maps.Copy(own, f.Labels)
+	if users := page.GetUsers(); len(users) > 0 {
+		own["user"] = users[0]
+		return own, nil
+	}
+	me, err := user.Current()
+	if err != nil {
+		return nil, failure.Usagef("--mine: %w: want --label user=NAME", err)
+	}
+	own["user"] = me.Username
+	return own, nil
 }
 
 // lives reports whether an allocation in a state has not ended.

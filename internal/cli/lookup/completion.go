@@ -1,6 +1,9 @@
 package lookup
 
 import (
+	"context"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/internal/cli/render"
@@ -8,9 +11,24 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
+// completionTime is how long the shell waits for what a server offers. It can do nothing else
+// meanwhile.
+const completionTime = 600 * time.Millisecond
+
+// inTime bounds a completion that asks a server. A server that is not there, or that hangs, offers
+// nothing.
+func inTime(offer cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		cmd.SetContext(ctx)
+		return offer(cmd, args, prefix)
+	}
+}
+
 // CompleteProviders offers the shell the clusters that providers read.
 func CompleteProviders(c *servers.Connections) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return inTime(func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -27,7 +45,7 @@ func CompleteProviders(c *servers.Connections) cobra.CompletionFunc {
 			found = append(found, cobra.CompletionWithDesc(render.ProviderName(p), render.ProviderState(p)))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
-	}
+	})
 }
 
 // CompleteQueues offers the shell queues, as an argument or for --external.
@@ -41,7 +59,7 @@ func CompleteQueues(c *servers.Connections) cobra.CompletionFunc {
 }
 
 func offerQueues(c *servers.Connections) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return inTime(func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -58,5 +76,5 @@ func offerQueues(c *servers.Connections) cobra.CompletionFunc {
 			found = append(found, cobra.CompletionWithDesc(render.QueueAddress(q).String(), "available "+render.QuantitiesText(q.GetAvailable())))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
+	})
 }

@@ -69,6 +69,24 @@ func AllocationIDs(ctx context.Context, cl *client.Client) func(text string) (st
 	return func(text string) (string, error) { return AllocationID(ctx, cl, text) }
 }
 
+// Nearest returns a client of the server that is asked about allocations that are named by their
+// ids, beginnings of these, or request ids.
+func Nearest(c *servers.Connections, cmd *cobra.Command, texts []string) (*client.Client, error) {
+	return c.NearestWith(cmd, func(ctx context.Context, agent *client.Client) bool {
+		for _, text := range texts {
+			id, err := AllocationID(ctx, agent, text)
+			if err == nil {
+				_, err = agent.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+			}
+			_, missing := errors.AsType[*failure.NoSuchError](err)
+			if missing || client.NotFound(err) || client.Denied(err) || client.Precondition(err) {
+				return false // any other error is told by the command itself
+			}
+		}
+		return true
+	})
+}
+
 // HostID completes the beginning of a host's id.
 func HostID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
@@ -127,8 +145,8 @@ func unique(what, text string, ids []string) (string, error) {
 
 // CompleteAllocations offers the shell ids of live allocations.
 func CompleteAllocations(c *servers.Connections) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		cl, err := c.Either(cmd)
+	return inTime(func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cl, err := forCompletion(c, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -141,7 +159,16 @@ func CompleteAllocations(c *servers.Connections) cobra.CompletionFunc {
 			found = append(found, cobra.CompletionWithDesc(a.GetId(), render.AllocationState(a.GetState())+" "+render.LabelsText(a.GetLabels())))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// forCompletion returns a client of the server that a command about allocations would ask.
+func forCompletion(c *servers.Connections, cmd *cobra.Command) (*client.Client, error) {
+	if !servers.AsksNearest(cmd) {
+		return c.Either(cmd)
 	}
+	cl, _, err := c.NearestSilently(cmd)
+	return cl, err
 }
 
 // CompleteOneAllocation offers ids for the first argument only.
@@ -166,7 +193,7 @@ func CompleteHosts(c *servers.Connections) cobra.CompletionFunc {
 
 // OfferHosts offers the shell the ids of hosts, for each argument or flag.
 func OfferHosts(c *servers.Connections) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return inTime(func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		cl, err := c.Coordinator(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -180,12 +207,12 @@ func OfferHosts(c *servers.Connections) cobra.CompletionFunc {
 			found = append(found, cobra.CompletionWithDesc(h.GetId(), render.HostState(h)))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
-	}
+	})
 }
 
 // CompleteSelectors offers the shell the selectors of quota rules.
 func CompleteSelectors(c *servers.Connections) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return inTime(func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -202,7 +229,7 @@ func CompleteSelectors(c *servers.Connections) cobra.CompletionFunc {
 			found = append(found, cobra.CompletionWithDesc(render.SelectorText(q.GetSelector()), render.ResourceText(q.GetLimit())))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
-	}
+	})
 }
 
 // Complete adds the values that the shell can offer for flags, to every command that has them.

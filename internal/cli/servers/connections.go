@@ -29,12 +29,13 @@ const (
 // How long a command goes on without an answer. One that waits for resources goes on as long as it
 // would wait.
 const (
-	// AbsentPatience is for an address that looks wrong: nobody knows the name, the folder of the
-	// socket is not there, or the server is not to be trusted.
-	AbsentPatience = 5 * time.Second
-	// PresentPatience is for servers that do not answer now: they restart, none leads, or an agent
-	// has no coordinator. It outlasts the restart of a coordinator that is alone, and a change of
-	// leader.
+	// AbsentPatience is for an address at which nobody is: it refuses connections, nobody knows the
+	// name, the socket is not there, or the server is not to be trusted. Somebody who waits at a
+	// terminal hears of it at once. A server that restarts has its connections refused for less.
+	AbsentPatience = time.Second
+	// PresentPatience is for servers that do not answer now: they have answered this command before
+	// and restart, none leads, or an agent has no coordinator. It outlasts the restart of a
+	// coordinator that is alone, and a change of leader.
 	PresentPatience = 15 * time.Second
 	// refusedPatience is for a server that answers that it has too much to do, and says when to
 	// try again: many commands come at once.
@@ -119,7 +120,7 @@ func (c *Connections) Coordinators(ctx context.Context) (*client.Client, Place, 
 // calling are the options of every client. absent is its patience if nobody is there.
 func (c *Connections) calling(absent time.Duration) []client.Option {
 	return []client.Option{
-		client.WithRetries(client.RetryPolicy{Patience: absent, Present: PresentPatience, Refused: refusedPatience}),
+		client.WithRetries(client.RetryPolicy{Patience: absent, Absent: absent, Present: PresentPatience, Refused: refusedPatience}),
 		client.WithTimeout(callTimeout), client.WithNotice(UnansweredUnseen, c.tellUnanswered), client.WithInterceptors(checkEncoding()),
 	}
 }

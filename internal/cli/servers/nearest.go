@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,29 +31,56 @@ const connectPatience = 500 * time.Millisecond
 //
 // If nobody has named the server (3 to 5), Nearest says on stderr which one it is.
 func (c *Connections) Nearest(cmd *cobra.Command) (*client.Client, error) {
-	flags, ctx := cmd.Flags(), cmd.Context()
-	switch {
-	case flags.Changed("addr"):
-		return c.Coordinator(ctx)
-	case flags.Changed("agent"):
-		return c.LocalAgent(ctx)
-	case os.Getenv("BURSAR_ADDR") != "":
-		return c.Coordinator(ctx)
-	case os.Getenv("BURSAR_AGENT") != "":
-		return c.LocalAgent(ctx)
-	}
-	if !c.nearAgent(ctx) {
-		cl, err := c.Coordinator(ctx)
-		if err == nil {
-			c.Sayf("bursar: asking the coordinator at %s", c.Server())
-		}
+	return c.NearestWith(cmd, func(context.Context, *client.Client) bool { return true })
+}
+
+// NearestWith is Nearest for a command about allocations that it names. If this machine's agent
+// does not have them, and nobody has named the agent, the coordinator at 127.0.0.1:7070 is asked,
+// if one listens: a request that waits for any host is no host's.
+func (c *Connections) NearestWith(cmd *cobra.Command, has func(context.Context, *client.Client) bool) (*client.Client, error) {
+	cl, named, err := c.NearestSilently(cmd)
+	if err != nil || named {
 		return cl, err
 	}
-	cl, err := c.LocalAgent(ctx)
-	if err == nil {
-		c.Sayf("bursar: asking this host's agent at %s: --addr or BURSAR_ADDR asks a coordinator, for all hosts", c.Server())
+	if ctx := cmd.Context(); c.OfAgent && coordinatorListens(ctx) && !has(ctx, cl) {
+		if cl, err = c.Coordinator(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return cl, err
+	if c.OfAgent {
+		c.Sayf("bursar: asking this host's agent at %s, about this host alone; --addr or BURSAR_ADDR asks a coordinator", c.Server())
+	} else {
+		c.Sayf("bursar: asking the coordinator at %s", c.Server())
+	}
+	return cl, nil
+}
+
+// AsksNearest reports whether a command asks the server of Nearest.
+func AsksNearest(cmd *cobra.Command) bool {
+	return slices.Contains([]string{"stop", "wait", "logs", "signal", "allocations", "explain"}, cmd.Name())
+}
+
+// NearestSilently is Nearest for the completion of a shell. named: somebody has named the server.
+func (c *Connections) NearestSilently(cmd *cobra.Command) (cl *client.Client, named bool, err error) {
+	flags, ctx := cmd.Flags(), cmd.Context()
+	changed := func(name string) bool { f := flags.Lookup(name); return f != nil && f.Changed }
+	switch {
+	case changed("addr"):
+		cl, err = c.Coordinator(ctx)
+	case changed("agent"):
+		cl, err = c.LocalAgent(ctx)
+	case os.Getenv("BURSAR_ADDR") != "":
+		cl, err = c.Coordinator(ctx)
+	case os.Getenv("BURSAR_AGENT") != "":
+		cl, err = c.LocalAgent(ctx)
+	case c.nearAgent(ctx):
+		cl, err = c.LocalAgent(ctx)
+		return cl, false, err
+	default:
+		cl, err = c.Coordinator(ctx)
+		return cl, false, err
+	}
+	return cl, true, err
 }
 
 // nearAgent reports whether this machine's agent is asked, if nobody has named a server.
@@ -65,7 +93,7 @@ func (c *Connections) nearAgent(ctx context.Context) bool {
 		return true
 	}
 	_, err := os.Lstat(socket)
-	return err == nil && !coordinatorListens(ctx) // the agent restarts, or lets the caller not in
+	return err == nil && !coordinatorListens(ctx) // the agent restarts, or does not let the caller in
 }
 
 // ShowsCaller reports whether a coordinator can tell by the credentials who the caller is.

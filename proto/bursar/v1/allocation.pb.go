@@ -3198,7 +3198,11 @@ type AllocationServiceListRequest struct {
 	// Any of these; none: all.
 	Phases []Phase `protobuf:"varint,11,rep,packed,name=phases,proto3,enum=bursar.v1.Phase" json:"phases,omitempty"`
 	// Only those with this name. Empty: all.
-	Name          string `protobuf:"bytes,12,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,12,opt,name=name,proto3" json:"name,omitempty"`
+	// Only those whose label user is the one user that the caller acts as, letter by letter: the user
+	// "alice@h1" is not "alice". A caller that acts as anybody and is no user gets none; one that acts
+	// as several is refused. An older coordinator ignores it, and sets no users in its answer.
+	Mine          bool `protobuf:"varint,60,opt,name=mine,proto3" json:"mine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3317,6 +3321,13 @@ func (x *AllocationServiceListRequest) GetName() string {
 	return ""
 }
 
+func (x *AllocationServiceListRequest) GetMine() bool {
+	if x != nil {
+		return x.Mine
+	}
+	return false
+}
+
 type AllocationServiceListResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Allocations []*Allocation          `protobuf:"bytes,1,rep,name=allocations,proto3" json:"allocations,omitempty"`
@@ -3324,7 +3335,10 @@ type AllocationServiceListResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The ledger's revision at which this page was read; Watch from the first page's to miss
 	// nothing.
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Of a request for the caller's own: the user that the caller acts as. Empty: the caller acts as
+	// anybody.
+	Users         []string `protobuf:"bytes,60,rep,name=users,proto3" json:"users,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3378,6 +3392,13 @@ func (x *AllocationServiceListResponse) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *AllocationServiceListResponse) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
 }
 
 type AllocationServiceWatchRequest struct {
@@ -3984,7 +4005,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x1cAllocationServiceGetResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\x98\x05\n" +
+	"allocation\"\xac\x05\n" +
 	"\x1cAllocationServiceListRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -4004,14 +4025,16 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x127\n" +
 	"\x06phases\x18\v \x03(\x0e2\x10.bursar.v1.PhaseB\r\xbaH\n" +
 	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06phases\x12\x1c\n" +
-	"\x04name\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\x1a9\n" +
+	"\x04name\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\x12\x12\n" +
+	"\x04mine\x18< \x01(\bR\x04mine\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb2\x01\n" +
 	"\x1dAllocationServiceListResponse\x127\n" +
 	"\vallocations\x18\x01 \x03(\v2\x15.bursar.v1.AllocationR\vallocations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\x95\x02\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05users\x18< \x03(\tR\x05users\"\x95\x02\n" +
 	"\x1dAllocationServiceWatchRequest\x12%\n" +
 	"\x0eafter_revision\x18\x01 \x01(\x04R\rafterRevision\x12V\n" +
 	"\x06labels\x18\x02 \x03(\v24.bursar.v1.AllocationServiceWatchRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10 R\x06labels\x12!\n" +

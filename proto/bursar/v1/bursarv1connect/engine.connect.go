@@ -63,7 +63,8 @@ type EngineServiceClient interface {
 	// time; Launch.tries says what happened on each host. UNIMPLEMENTED: an older coordinator leads.
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
 	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
-	// engine from one try to the next.
+	// engine from one try to the next. An agent serves it, too, for the allocations of its host. If no
+	// coordinator answers, the agent says how it has seen the engine end.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Logs sends a stream of an engine's output, from any byte, while the engine runs and as long as
 	// its files are there after. The caller needs the rights that it needs to see error_output. If the
@@ -81,10 +82,13 @@ type EngineServiceClient interface {
 	// the rights of the reader. It answers when the agent has the order.
 	OrderLogs(context.Context, *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error)
 	// Signal sends a signal to the main process of an engine. The caller needs the rights that it
-	// needs to stop the engine. An agent serves it, too, for the engines of its host.
+	// needs to stop the engine. An agent serves it, too, for the engines of its host: also for the
+	// user that the engine's process runs as. A call sends the signal at most once.
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
-	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached.
+	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
+	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, the signal may have
+	// been sent.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
@@ -224,7 +228,8 @@ type EngineServiceHandler interface {
 	// time; Launch.tries says what happened on each host. UNIMPLEMENTED: an older coordinator leads.
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
 	// Wait answers when an engine is ready or has ended, or when its time is over. It follows the
-	// engine from one try to the next.
+	// engine from one try to the next. An agent serves it, too, for the allocations of its host. If no
+	// coordinator answers, the agent says how it has seen the engine end.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Logs sends a stream of an engine's output, from any byte, while the engine runs and as long as
 	// its files are there after. The caller needs the rights that it needs to see error_output. If the
@@ -242,10 +247,13 @@ type EngineServiceHandler interface {
 	// the rights of the reader. It answers when the agent has the order.
 	OrderLogs(context.Context, *v1.OrderLogsRequest) (*v1.OrderLogsResponse, error)
 	// Signal sends a signal to the main process of an engine. The caller needs the rights that it
-	// needs to stop the engine. An agent serves it, too, for the engines of its host.
+	// needs to stop the engine. An agent serves it, too, for the engines of its host: also for the
+	// user that the engine's process runs as. A call sends the signal at most once.
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
-	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached.
+	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
+	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, the signal may have
+	// been sent.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
