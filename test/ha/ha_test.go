@@ -9,9 +9,11 @@ package ha
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bursar-ha")
 	if err == nil {
 		executable, binaries = filepath.Join(dir, "bursar"), dir
-		err = build("../..", executable)
+		err = errors.Join(os.Chmod(dir, 0o755), build("../..", dir+"/")) // users of engines execute bursar-keeper
 	}
 	code := 1
 	if err == nil {
@@ -42,11 +44,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the bursar of a tree. It needs no network: the module's dependencies are here since
+// build builds the programs of a tree into a folder, or its bursar alone. It needs no network: the module's dependencies are here since
 // this test was built.
 func build(tree, into string, flags ...string) error {
+	var packages []string
+	if strings.HasSuffix(into, "/") {
+		packages = []string{"./cmd/bursar", "./cmd/bursar-keeper"}
+	}
 	return proc.Build{
-		Into: into, Tree: tree, Flags: flags, Environment: []string{"GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off"},
+		Packages: packages, Into: into, Tree: tree, Flags: flags, Environment: []string{"GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off"},
 	}.Run(context.Background())
 }
 
