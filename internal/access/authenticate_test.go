@@ -186,8 +186,10 @@ SendOutput --g-a-
 Sync --g-a-
 Uncordon ---oa-`,
 		"EngineService": `
+Launch ----a-
 Logs -s-oa-
 OrderLogs -s-oa-
+Signal -s-oa-
 Start -s-oa-
 Wait rsgoac`,
 		"QuotaService": `
@@ -248,7 +250,7 @@ func procedures() map[string][]string {
 	all := map[string][]string{}
 	for _, file := range []protoreflect.FileDescriptor{
 		bursarv1.File_bursar_v1_allocation_proto, bursarv1.File_bursar_v1_host_proto, bursarv1.File_bursar_v1_quota_proto,
-		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto,
+		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto, bursarv1.File_bursar_v1_engine_proto,
 	} {
 		service := file.Services().Get(0)
 		name := string(service.Name())
