@@ -104,7 +104,8 @@ func TestWaitEndsWithItsCallerAndItsAgent(t *testing.T) {
 	}
 }
 
-// Without a coordinator the agent lists its host's allocations, and tells the caller's own from them.
+// Without a coordinator the agent lists its host's allocations, and tells the caller's own from
+// the others.
 func TestOwnAllocationsWithoutACoordinator(t *testing.T) {
 	s := run(t)
 	s.engine(10, "sleep 1000") // user alice's

@@ -187,6 +187,7 @@ func (c *Client) Cluster() bursarv1connect.ClusterServiceClient { return c.clust
 
 // Engines returns the client of EngineService. An agent serves Launch, Wait and Signal, on its Unix
 // socket; a coordinator serves all but Launch. Launch may be repeated, and is repeated if nobody
-// answers: a program that runs already is returned. It answers when the program runs; an agent gives
-// that half a minute. Signal is not repeated once an attempt was sent and its connection broke.
+// answers: a program that runs already is returned. It answers when the program runs; an agent
+// gives that half a minute. Signal is not repeated once an attempt was sent and its connection
+// broke.
 func (c *Client) Engines() bursarv1connect.EngineServiceClient { return c.engines }

@@ -97,8 +97,8 @@ func looksWrong(err error) bool {
 	return untrusted || foreign || hasNoFolder(err)
 }
 
-// isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads to
-// the address, or nobody knows its name.
+// isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads
+// to the address, or nobody knows its name.
 func isUnconnected(err error) bool {
 	if connect.IsWireError(err) {
 		return false

@@ -69,11 +69,11 @@ type RetryPolicy struct {
 	// More than Patience outlasts a restart and a change of leader, and still ends soon if nobody
 	// knows the name, the folder of a socket is missing, or the server is not to be trusted.
 	Present time.Duration
-	// Absent is how long such a call goes on, from its beginning, if no attempt has got a connection
-	// and the client has had no answer before: nobody listens at the address, or no network leads
-	// to it. A server that has answered once may restart, and Present counts. A deadline does not
-	// make such a call longer; an Allocate with a wait goes on. Default: Patience or Present, as
-	// above. Less tells people at a terminal sooner that an address is wrong.
+	// Absent is how long such a call goes on, from its beginning, if no attempt has got a
+	// connection and the client has had no answer before: nobody listens at the address, or no
+	// network leads to it. A server that has answered once may restart, and Present counts. A
+	// deadline does not make such a call longer; an Allocate with a wait goes on. Default: Patience
+	// or Present, as above. Less tells people at a terminal sooner that an address is wrong.
 	Absent time.Duration
 	// Refused is how long such a call goes on while the server refuses it because it has too much
 	// to do, and says when to try again. The timeout of a call begins again with such a refusal.

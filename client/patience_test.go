@@ -71,7 +71,7 @@ func TestAnAbsentServerIsNotWaitedFor(t *testing.T) {
 	}{
 		"nobody listens":                     {failures: []error{errRefused}, most: time.Second},
 		"nobody listens, with a deadline":    {failures: []error{errRefused}, deadline: time.Minute, most: time.Second},
-		"the machine does not answer":        {failures: []error{noDial("tcp", syscall.EHOSTUNREACH)}, most: time.Second},
+		"the machine does not answer":        {failures: []error{noDial("tcp4", syscall.EHOSTUNREACH)}, most: time.Second},
 		"the name is not known":              {failures: []error{noDial("tcp", &net.DNSError{Name: "rm-9", IsNotFound: true})}, most: time.Second},
 		"no socket":                          {failures: []error{noSocket(filepath.Join(t.TempDir(), "agent.sock"))}, most: time.Second},
 		"it has answered before":             {failures: []error{errRefused}, before: true, most: 15 * time.Second},

@@ -10,7 +10,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A second signal may do something else than the first: nothing is sent again that may have arrived.
+// A second signal may do something else than the first: no signal is sent again that may have
+// arrived.
 func TestASignalIsNotRepeated(t *testing.T) {
 	var calls atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/tracker"
@@ -74,44 +73,6 @@ func (c *coordinator) Answer(_ context.Context, req *bursarv1.AnswerRequest) (*b
 	return &bursarv1.AnswerResponse{Allocation: &bursarv1.Allocation{
 		Id: req.GetAllocationId(), HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Process: started.GetProcess(), Revision: 9,
 	}}, nil
-}
-
-// engines plays what starts engines: it keeps what it was to launch.
-type engines struct {
-	stops   chan *bursarv1.StopOrder
-	signals chan string // what it was to send, and for whom
-	refuses error       // what it says of a signal
-	// stopping is the context of the last stop, which its order was sent before.
-	stopping context.Context
-
-	mu       sync.Mutex
-	launched []engine.Launch // guarded by mu
-}
-
-func (e *engines) BeginLaunch(context.Context, string) (func(), error) { return func() {}, nil }
-
-func (e *engines) Launch(ctx context.Context, l engine.Launch) (*bursarv1.Allocation, string, error) {
-	e.mu.Lock()
-	e.launched = append(e.launched, l)
-	e.mu.Unlock()
-	active, err := l.Coordinator.Confirm(ctx, &bursarv1.ConfirmRequest{Id: l.Request.GetId(), Process: &bursarv1.Process{Pid: 7, StartTime: 1}})
-	return active, "/log/" + l.Request.GetId(), err
-}
-
-func (e *engines) Stop(ctx context.Context, order *bursarv1.StopOrder) {
-	e.stopping = ctx
-	e.stops <- order
-}
-
-func (e *engines) Signal(_ context.Context, id string, signal bursarv1.Signal, by string) error {
-	e.signals <- strings.Join([]string{id, signal.String(), by}, " ")
-	return e.refuses
-}
-
-func (e *engines) count() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.launched)
 }
 
 // sender keeps what it was to send.

@@ -59,7 +59,7 @@ type signal struct {
 // NewSignals makes one. Its numbers begin anywhere: an answer to an order of an earlier leader says
 // nothing here.
 func NewSignals(hub *Hub) *Signals {
-	return &Signals{hub: hub, last: rand.Uint64(), pending: make(map[uint64]*signal)} //nolint:gosec // it is no secret
+	return &Signals{hub: hub, last: rand.Uint64(), pending: make(map[uint64]*signal)}
 }
 
 // Send has the agent of a host send a signal, and waits for its answer. It sets the order's number.

@@ -20,7 +20,9 @@ func attachedHub(t *testing.T, take func(*bursarv1.AttachResponse) error) *Hub {
 	synctest.Wait()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 	return h
 }
