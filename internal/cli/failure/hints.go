@@ -38,7 +38,7 @@ func nothingThere(err error) bool {
 // isOfAnotherHost reports whether an error may mean that an allocation is another host's.
 func isOfAnotherHost(err error) bool {
 	missing, ok := errors.AsType[*NoSuchError](err)
-	return ok && missing.What == "allocation" || client.NotFound(err) || client.Denied(err) && connect.IsWireError(err)
+	return ok && missing.What == "allocation" || client.NotFound(err)
 }
 
 // inTime is the reason if the time was over.
