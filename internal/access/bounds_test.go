@@ -86,7 +86,7 @@ func TestBoundsOfHostsThatAreRefused(t *testing.T) {
 }
 
 func TestEditsKeepBounds(t *testing.T) {
-	entry, err := access.NewEntry(identity.Reader, "web", "", nil, false, time.Time{}, "token")
+	entry, err := access.NewEntry(identity.Reader, "web", "", nil, nil, false, time.Time{}, "token")
 	if err != nil {
 		t.Fatal(err)
 	}

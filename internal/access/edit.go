@@ -179,9 +179,9 @@ func same(a, b []Entry) bool {
 
 // NewEntry makes an identity with one token, as a file that says these words would. The error is
 // what such a file would be refused for.
-func NewEntry(role identity.Role, name, host string, users []string, priority bool, notAfter time.Time, token string) (Entry, error) {
+func NewEntry(role identity.Role, name, host string, users, mayLaunch []string, priority bool, notAfter time.Time, token string) (Entry, error) {
 	e := Entry{Actor: actorOf(role, name), Hashes: []string{Hash(token)}, NotAfter: notAfter}
-	e.Actor.Host = host
+	e.Actor.Host, e.Actor.MayLaunch = host, mayLaunch
 	for _, user := range users {
 		if user == "*" {
 			e.Actor.Anyone = true

@@ -113,7 +113,7 @@ func TestTokensAreLongAndNeverTheSame(t *testing.T) {
 
 func TestEditsKeepTheRestOfTheFile(t *testing.T) {
 	const before = "# ours\nidentities:\n  # the gateway\n  - name: gateway # of the portal\n    role: reader\n    tokenHash: " + some + "\n\n  # the last one\n"
-	entry, err := access.NewEntry(identity.Submitter, "nightly", "", []string{"alice", "*", "a b"}, true, time.Time{}, "token")
+	entry, err := access.NewEntry(identity.Submitter, "nightly", "", []string{"alice", "*", "a b"}, []string{"etl", "123"}, true, time.Time{}, "token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestEditsKeepTheRestOfTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := before + "  - name: nightly\n    role: submitter\n    tokenHash: " + access.Hash("token") + "\n    users: [alice, \"a b\", \"*\"]\n    priority: true\n"
+	want := before + "  - name: nightly\n    role: submitter\n    tokenHash: " + access.Hash("token") + "\n    users: [alice, \"a b\", \"*\"]\n    priority: true\n    mayLaunch: [etl, \"123\"]\n"
 	if diff := cmp.Diff(want, string(after)); diff != "" {
 		t.Error(diff)
 	}
@@ -147,7 +147,7 @@ func TestEditsKeepTheRestOfTheFile(t *testing.T) {
 	}
 	// users, a host, no such role
 	for _, role := range []identity.Role{identity.Submitter, identity.Agent, "root"} {
-		if _, err := access.NewEntry(role, "a", "", nil, false, time.Time{}, "token"); err == nil {
+		if _, err := access.NewEntry(role, "a", "", nil, nil, false, time.Time{}, "token"); err == nil {
 			t.Errorf("%s: want an error", role)
 		}
 	}
@@ -162,7 +162,7 @@ func TestWhatIsAppendedIsReadAndRemovedAgain(t *testing.T) {
 			if name == "local" || name == "remote" {
 				name = "other"
 			}
-			entry, err := access.NewEntry(identity.Submitter, name, "", users.Draw(t, "users"), false, time.Time{}, name)
+			entry, err := access.NewEntry(identity.Submitter, name, "", users.Draw(t, "users"), nil, false, time.Time{}, name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ class Scene:
     """Engines that belong together, started in this order and ended in the other one. work(runs) is
     what their user does with them: a program that is no engine, or None."""
 
-    def __init__(self, name, prepare, work=None, ways=("run", "detach", "confirm"), smoke=False):
+    def __init__(self, name, prepare, work=None, ways=("run", "detach", "confirm", "remote"), smoke=False):
         self.name, self.prepare, self.work, self.ways, self.smoke = name, prepare, work, ways, smoke
 
 

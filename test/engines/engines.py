@@ -14,7 +14,7 @@ import hub
 import judge
 import kernel
 import ways
-from ground import TICK, Failure, Ground, Refused
+from ground import TICK, Elsewhere, Failure, Ground, Refused
 
 
 def settle(run):
@@ -99,8 +99,10 @@ def main():
     print(judge.FORMAT.format(*judge.HEAD), flush=True)
     with contextlib.ExitStack() as stack:
         grounds = [stack.enter_context(Ground(f"{folder}/{name}", program, name == "root", cgroup)) for name in names]
+        if os.geteuid() == 0:
+            grounds.append(stack.enter_context(Elsewhere(f"{folder}/elsewhere", program)))
         plays = [(scene, ground, way) for scene in scenes for ground in grounds for way in scene.ways
-                 if wanted.search(f"{ground.name}/{scene.name}/{way}")]
+                 if (way == "remote") == (ground.name == "elsewhere") and wanted.search(f"{ground.name}/{scene.name}/{way}")]
         kinship = kernel.Kinship()
         with concurrent.futures.ThreadPoolExecutor(int(os.environ["ENGINES_JOBS"])) as pool:
             done = [pool.submit(play, *one, kinship, number) for number, one in enumerate(plays)]

@@ -69,6 +69,7 @@ class Ground:
     def __init__(self, folder, program, own, cgroup):
         self.folder, self.program, self.own = folder, program, own
         self.name = "root" if own else "user"
+        self.tokens = {}
         self.user = account()
         self.cgroup = cgroup if own else ""
         self.socket = folder + "/agent.sock"
@@ -80,24 +81,28 @@ class Ground:
         if not own:
             os.chown(folder, self.user.pw_uid, self.user.pw_gid)
 
+    def coordinator(self):
+        """The configuration of the coordinator."""
+        return {"listen": self.address, "dataDir": self.folder + "/data", "times": {"suspectAfter": 30}}
+
+    def agent(self, engines):
+        """That of the agent."""
+        return {"hostId": self.name, "coordinators": ["http://" + self.address], "socket": self.socket,
+                "stateDir": self.folder + "/state", "tick": f"{TICK:g}s",
+                "trustedUsers": ["hub"] if self.own else [], "engines": engines}
+
     def __enter__(self):
-        self.write("coordinator.yaml", {"listen": self.address, "dataDir": self.folder + "/data",
-                                        "times": {"suspectAfter": 30}})
+        self.write("coordinator.yaml", self.coordinator())
         policies = [
             {"match": {"policy": "limit"}, "onOverUse": "limit"},
             # Who uses more than it is entitled to for some seconds is ended: none of them may be.
             {"onOverUse": "kill", "tolerance": "10%", "grace": "3s", "stopGrace": "5s"},
         ]
-        if not self.own:
-            del policies[0]
-        engines = {"cgroups": "direct" if self.own else "none", "logDir": self.folder + "/logs",
-                   "policies": policies}
-        if self.own:
+        engines = {"cgroups": "direct" if self.cgroup else "none", "logDir": self.folder + "/logs",
+                   "policies": policies if self.cgroup else policies[-1:]}
+        if self.cgroup:
             engines["cgroup"] = self.cgroup
-        self.write("agent.yaml", {
-            "hostId": self.name, "coordinators": ["http://" + self.address], "socket": self.socket,
-            "stateDir": self.folder + "/state", "tick": f"{TICK:g}s", "trustedUsers": ["hub"] if self.own else [],
-            "engines": engines})
+        self.write("agent.yaml", self.agent(engines))
         self.start("coordinator")
         eventually("the coordinator is ready", 30, lambda: self.ready())
         self.start("agent")
@@ -148,7 +153,10 @@ class Ground:
         """A call of the coordinator, as nobody that it knows, or of the agent as this process."""
         connection = Unix(self.socket) if agent else http.client.HTTPConnection(self.address, timeout=120)
         try:
-            connection.request("POST", "/bursar.v1." + method, json.dumps(body), {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json"}
+            if self.tokens and not agent:
+                headers["Authorization"] = "Bearer " + self.tokens["ops"]
+            connection.request("POST", "/bursar.v1." + method, json.dumps(body), headers)
             response = connection.getresponse()
             answer = response.read()
         finally:
@@ -173,6 +181,39 @@ class Ground:
 
     def all(self, mark):
         return self.call("AllocationService/List", labels={"mark": mark}, ended=True).get("allocations", [])
+
+
+class Elsewhere(Ground):
+    """A coordinator that knows its callers, and root's agent on the only host, which launches engines
+    of the ordinary user for callers elsewhere. The user has a token, and nothing of the host."""
+
+    def __init__(self, folder, program):
+        super().__init__(folder, program, True, "")
+        self.name = "elsewhere"
+        identities = folder + "/identities.yaml"
+        self.identify("ops", identities, "--role", "admin")
+        self.identify("agent", identities, "--role", "agent", "--host", self.name)
+        self.identify("user", identities, "--role", "submitter", "--user", self.user.pw_name, "--may-launch", self.user.pw_name)
+        os.chown(folder + "/user.token", self.user.pw_uid, self.user.pw_gid)
+
+    def identify(self, name, identities, *flags):
+        file = f"{self.folder}/{name}.token"
+        subprocess.run([self.program, "token", "create", "--name", name, "--identities", identities, "--out", file, *flags],
+                       check=True, timeout=30, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        with open(file, encoding="utf-8") as token:
+            self.tokens[name] = token.read().strip()
+
+    def coordinator(self):
+        return super().coordinator() | {"identities": self.folder + "/identities.yaml"}
+
+    def agent(self, engines):
+        return super().agent(engines | {"remote": {"accounts": [self.user.pw_name]}}) | {"tokenFile": self.folder + "/agent.token"}
+
+    def environment(self):
+        """That of a machine without an agent."""
+        found = super().environment() | {"BURSAR_TOKEN_FILE": self.folder + "/user.token"}
+        del found["BURSAR_AGENT"]
+        return found
 
 
 def state(allocation):

@@ -229,5 +229,36 @@ class Confirmed(Run):
         self.code = self.steps.get("ended")
 
 
-WAYS = {"run": Foreground, "detach": Detached, "confirm": Confirmed}
+class Remote(Run):
+    """bursar submit, from a machine without an agent. The engine is ready as soon as it runs: whether
+    its port listens is for the scenes to say. Its output is read by bursar logs while it runs."""
+
+    def launch(self):
+        words = ["submit", *self.flags(), "--account", self.ground.user.pw_name, "--dir", self.folder, "--log-dir", self.folder]
+        for key, value in self.environment().items():
+            words += ["--env", f"{key}={value}"]
+        started = self.bursar(*words, "--", *self.engine.command(self))
+        if started.returncode != 0:
+            raise Failure(f"bursar submit ended with {started.returncode}: {started.stderr[-400:]}")
+        self.name = started.stdout.split()[0]
+        waited = self.bursar("wait", self.name, "--for", "ready", "--timeout", "100s")
+        if waited.returncode != 0 and not self.engine.brief:
+            raise Failure(f"bursar wait ended with {waited.returncode}: {waited.stderr[-400:]}")
+
+    def trouble(self):
+        """What bursar logs shows is what the engine's files have."""
+        for name, flags in (("stdout", []), ("stderr", ["--stderr"])):
+            file = f"{self.folder}/{name}"
+            before = os.path.getsize(file) if os.path.exists(file) else 0
+            shown = self.bursar("logs", self.name, *flags, errors="replace")
+            content = kernel.read(file)
+            if shown.returncode != 0 or not content.startswith(shown.stdout) or len(shown.stdout.encode()) < before:
+                self.fault(f"bursar logs {name}: code {shown.returncode}, {len(shown.stdout)} characters of {len(content)}: {shown.stderr[-200:]}")
+
+    def returned(self):
+        waited = self.bursar("wait", self.name)
+        self.code = waited.returncode
+
+
+WAYS = {"run": Foreground, "detach": Detached, "confirm": Confirmed, "remote": Remote}
 

@@ -60,7 +60,7 @@ add it by hand.
   bursar token create --name vm-1 --role agent --host vm-1 \
     --identities /etc/bursar/identities.yaml --out vm-1.token
   bursar token create --name nightly --role submitter --user etl \
-    --not-after 2027-01-31`,
+    --may-launch etl --not-after 2027-01-31`,
 		Args:              cmdline.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -68,6 +68,7 @@ add it by hand.
 	name := flags.String("name", "", "the identity's name, by which logs and allocations know it")
 	role := flags.String("role", "", "reader, submitter, agent, operator, admin or coordinator")
 	users := flags.StringArrayP("user", "u", nil, "user that it may act as, or * for all; repeatable (submitter, operator)")
+	mayLaunch := flags.StringArray("may-launch", nil, "account on the hosts as which it may have commands started there; repeatable (submitter, operator, admin)")
 	host := flags.String("host", "", "id of the host that it speaks for (agent)")
 	priority := flags.Bool("priority", false, "lets it set priorities (submitter)")
 	notAfter := flags.String("not-after", "", "the last day it may be used on, 2027-01-31, or a time, 2027-01-31T12:00:00Z (default never)")
@@ -84,7 +85,7 @@ add it by hand.
 			return err
 		}
 		token := access.NewToken()
-		entry, err := access.NewEntry(known, *name, *host, *users, *priority, end, token)
+		entry, err := access.NewEntry(known, *name, *host, *users, *mayLaunch, *priority, end, token)
 		if err != nil {
 			return flagError(err)
 		}
