@@ -57,7 +57,7 @@ type RemoteConfig struct {
 	// MinUserID is the least uid of such an account. Default 1000; 1 allows every account but root.
 	MinUserID int64 `yaml:"minUserId" reload:"live"`
 	// DeniedGroups are names of groups that no such account may be in, not even as one of many.
-	// Groups of a directory (LDAP) count. A group that the host does not know refuses every launch.
+	// Groups of LDAP count. A group that the host does not know refuses every launch.
 	// Default: those that give rights over the machine (root, sudo, wheel, admin, adm, disk,
 	// shadow, docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
 	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
