@@ -21,6 +21,12 @@ type agent struct {
 	syncing bool
 	lastTry time.Time
 	failed  bool // the last try was not answered
+
+	// Of orders: what answers those that were taken, the allocations whose process waits to begin, and
+	// when it has a stream of a leadership.
+	answers   map[orderKey]func()
+	launching map[string]bool
+	attaches  map[uint64]time.Time
 }
 
 // agentDisk is what an agent's process leaves on disk.
@@ -57,6 +63,7 @@ func (a *agent) boot() {
 		Capacity: m.capacity(), BootID: m.bootID, Incarnation: m.disk.incarnation,
 	}, m.disk.saved))
 	a.syncing = false
+	a.answers, a.launching, a.attaches = make(map[orderKey]func()), make(map[string]bool), make(map[uint64]time.Time)
 	a.measure(a.run)
 	a.pump(a.run)
 }
@@ -69,6 +76,7 @@ func (a *agent) crash() {
 	a.machine.w.tellf("%s: agent is killed", a.machine.id)
 	a.t = nil
 	a.run++
+	a.machine.endHeld()
 }
 
 func (a *agent) crashAndRestart() {

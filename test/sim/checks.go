@@ -75,6 +75,9 @@ func (w *World) checkEnd() {
 	if w.crowd != nil {
 		w.crowd.checkEnd(l)
 	}
+	if w.starts != nil {
+		w.starts.checkEnd()
+	}
 	for _, m := range w.hosts {
 		w.checkHostEnd(l, m)
 		if m.agent.t.Epoch() != w.store.known.epoch || m.agent.t.StoreID() != w.store.id() {

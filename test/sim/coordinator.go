@@ -96,6 +96,7 @@ type coord struct {
 	ledAt    ledger.Instant
 	ends     durations
 	reported map[ledger.ClusterName]bool // of which there was a report
+	tries    map[ledger.ID]*orderTry     // of orders
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -154,7 +155,7 @@ func (c *coord) boot() {
 		s.Quotas = append(slices.Clone(s.Quotas), core.QuotasOfFiles(c.files)...)
 		s.Providers, _ = core.WithFile(s.Providers, c.w.fixed())
 	})
-	c.line = make(map[string][]*core.Request)
+	c.line, c.tries = make(map[string][]*core.Request), make(map[ledger.ID]*orderTry)
 	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
@@ -252,6 +253,9 @@ func (c *coord) tick() {
 		c.advance()
 		c.pump()
 		c.fileAhead()
+		if c.w.starts != nil {
+			c.sendOrders()
+		}
 		c.tick()
 		if c.stopping {
 			c.finish()

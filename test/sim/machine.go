@@ -50,6 +50,8 @@ type process struct {
 	cache   int64     // page cache that it filled
 	excess  int64     // touched beyond what it is entitled to
 	busy    bool      // it uses more CPU than that
+	held    bool      // it waits to begin, for its agent
+	mayRun  bool      // its agent has stored that it may have begun
 	dies    time.Time // by itself; zero: when it is told to
 	id      string    // its allocation, for the story
 }
@@ -152,6 +154,9 @@ func (m *machine) exit(pid int32, how string) {
 		return
 	}
 	delete(m.processes, pid)
+	if m.w.starts != nil {
+		m.w.starts.ended(p)
+	}
 	m.w.tellf("%s: process %d of %s %s", m.id, pid, p.id, how)
 }
 

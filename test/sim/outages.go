@@ -15,7 +15,7 @@ func (w *World) launchOutages() {
 	w.every(20*time.Second, func() { w.store.slow = !w.store.slow })
 	w.commitFaults = []int{0, 100, 1000}[w.rng.IntN(3)]
 	w.hiccups = []int{0, 500, 2000}[w.rng.IntN(3)]
-	if w.chance(3) { // not in every world: what was undone is not checked
+	if w.chance(3) && w.starts == nil { // not in every world: what was undone is not checked
 		w.every(8*time.Second, w.store.backUp)
 		w.every(35*time.Second, w.store.putBack)
 		w.every(80*time.Second, w.moveStore)

@@ -67,6 +67,24 @@ func TestSimulationOfLimits(t *testing.T) {
 	}
 }
 
+// TestSimulationOfStarts plays worlds with callers that start engines from elsewhere. They are apart,
+// as those of limits are.
+func TestSimulationOfStarts(t *testing.T) {
+	starting := func(seed uint64) Config {
+		c := config(seed)
+		c.Starts = true
+		return c
+	}
+	if *first != 0 {
+		tell(t, starting(*first))
+		return
+	}
+	n := max(1, *seeds/2)
+	if all, _ := playWorlds(t, n, starting); all.Executed < 10*n {
+		t.Errorf("%d engines have begun in %d worlds", all.Executed, n)
+	}
+}
+
 // tell plays one world and prints its story.
 func tell(t *testing.T, c Config) {
 	t.Helper()
@@ -142,6 +160,7 @@ func (t *Tally) add(other Tally) {
 	t.OutOfMemory += other.OutOfMemory
 	t.Drained += other.Drained
 	t.Hidden += other.Hidden
+	t.Executed += other.Executed
 }
 
 // TestSameSeedSameStory holds that a failure can be played again.

@@ -22,6 +22,8 @@ type Config struct {
 	Busy, Quiet time.Duration
 	// Limits makes it a world whose rules limit external parts (externallimits.go).
 	Limits bool
+	// Starts makes it a world with callers that start engines from elsewhere (starts.go).
+	Starts bool
 	// Kinds makes it a world in which so many kinds of requests wait (crowd.go); 0: another one.
 	Kinds int
 	// Story keeps every line of what happened; without it only the last lines are kept.
@@ -61,6 +63,7 @@ type Tally struct {
 	Killed      int // engines that were stopped for it
 	OutOfMemory int // that the kernel ended for lack of memory
 	Drained     int // that were stopped because a deadline had passed
+	Executed    int // that were started from elsewhere and have begun
 
 	// Hidden is the leaderships that began with a stored rule hidden by one of a file.
 	Hidden int
@@ -96,7 +99,8 @@ type World struct {
 	operator *link
 	gateways []*link
 	callers  *callerRecord
-	crowd    *crowd // nil: a world without one
+	crowd    *crowd  // nil: a world without one
+	starts   *starts // nil: a world without callers that start engines from elsewhere
 	truth    truth
 
 	tally Tally
@@ -127,6 +131,9 @@ func NewWorld(cfg Config) *World {
 		return w
 	}
 	w.drawClusters()
+	if cfg.Starts {
+		w.starts = newStarts(w)
+	}
 	return w
 }
 
@@ -150,6 +157,9 @@ func (w *World) Run() error {
 	} else {
 		w.launchClusters()
 		w.launchLoad()
+		if w.starts != nil {
+			w.starts.launch()
+		}
 		w.launchReaders()
 		w.launchStrangers()
 		w.launchFaults()
