@@ -13,9 +13,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// startsInvariant is the number of: no engine begins twice, none is left running without a booking,
-// and each Start gets an answer.
-const startsInvariant = 13
+// startsInvariant is that of design §12: no engine begins twice. Beside it, none is left running
+// without a booking, and each Start gets an answer.
+const startsInvariant = 14
 
 // starts are the engines of callers elsewhere, and what really became of them.
 type starts struct {
