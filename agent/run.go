@@ -148,6 +148,7 @@ func (a *Agent) connect() {
 	})
 	a.orders = orders.New(orders.Options{
 		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue,
+		Elsewhere: deps.Elsewhere,
 		Sender: sending.New(sending.Options{
 			HostID: a.HostID, Incarnation: a.state.Incarnation, Output: a.logs, Coordinators: a.coordinators, Dial: deps.DialOutput, Log: a.log,
 		}),

@@ -24,8 +24,10 @@ import (
 const (
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 5 * time.Second
-	// olderAgain is when the stream is tried again if the coordinator does not know it.
-	olderAgain = time.Minute
+	// olderFirst to olderLast is when the stream is tried again, at another coordinator, if one does
+	// not know it: in an upgrade some are of a newer version than others.
+	olderFirst = 5 * time.Second
+	olderLast  = time.Minute
 	// silence is how long a stream may be without a message: three keep-alives.
 	silence = 45 * time.Second
 	// atOnce is how many launches are under way at a time. Each starts a process and makes a
@@ -55,8 +57,10 @@ type Options struct {
 	Users   Users
 	Policy  func() Policy
 	SyncDue *loops.Wakeup
-	Sender  Sender
-	Log     *slog.Logger
+	// Elsewhere has the next call go to another coordinator.
+	Elsewhere func()
+	Sender    Sender
+	Log       *slog.Logger
 }
 
 // Sender sends output to coordinators; *sending.Sender is one, and documents its methods.
@@ -103,7 +107,7 @@ func (t *Taker) Run(ctx context.Context) error {
 	var launches sync.WaitGroup
 	defer launches.Wait()
 	defer t.Sender.Wait()
-	retry := newRetry()
+	retry, older := newRetry(), time.Duration(0)
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := t.take(ctx, &launches)
@@ -113,10 +117,15 @@ func (t *Taker) Run(ctx context.Context) error {
 		wait := retry.NextBackOff()
 		switch {
 		case connect.CodeOf(err) == connect.CodeUnimplemented:
-			t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere, and nobody elsewhere reads output")
-			wait = olderAgain
+			if older == 0 {
+				t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere, and nobody elsewhere reads output")
+			}
+			older = min(max(2*older, olderFirst), olderLast)
+			wait = older
+			t.Elsewhere()
 		case time.Since(began) > retryLast:
 			retry.Reset() // it was connected: this failure is new
+			older = 0
 		}
 		t.Log.Debug("the stream of orders has ended", "error", err, "retry_in", wait)
 		pause.For(wait, ctx.Done(), nil)

@@ -182,7 +182,7 @@ func newRig(t *testing.T, policy Policy) *rig {
 			"toor": {Name: "toor", UID: 0}, "daemon": {Name: "daemon", UID: 2}, "gateway": {Name: "gateway", UID: 1400}, "alias": {Name: "etl", UID: 1200},
 			"agent": {Name: "agent", UID: 1500}, "gatewaz": {Name: "gatewaz", UID: 1400}, "numbered": {Name: "numbered", UID: 1600},
 		},
-		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Sender: r.sender, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Policy: func() Policy { return policy }, SyncDue: loops.NewWakeup(now), Elsewhere: func() {}, Sender: r.sender, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
