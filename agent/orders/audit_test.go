@@ -2,10 +2,35 @@ package orders
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
+
+// records are the lines of a log.
+type records struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (r *records) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+// audits are the audit records.
+func (r *records) audits() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(r.text.String()) {
+		if strings.Contains(line, "audit=true") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
 
 // Each order has one audit record, whatever became of it. Neither it nor the answer has arguments,
 // variables or secrets.

@@ -24,8 +24,8 @@ import (
 const (
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 5 * time.Second
-	// olderFirst to olderLast is when the stream is tried again, at another coordinator, if one does
-	// not know it: in an upgrade some are of a newer version than others.
+	// olderFirst to olderLast is when the stream is tried again, at another coordinator, if one
+	// does not know it: in an upgrade some are of a newer version than others.
 	olderFirst = 5 * time.Second
 	olderLast  = time.Minute
 	// silence is how long a stream may be without a message: three keep-alives.

@@ -126,30 +126,6 @@ type rig struct {
 	log    *records
 }
 
-// records are the lines of a log.
-type records struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (r *records) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(line)
-}
-
-// audits are the audit records.
-func (r *records) audits() (lines []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for line := range strings.Lines(r.text.String()) {
-		if strings.Contains(line, "audit=true") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
 // newRig runs a taker of host h1, which has got the reservation "granted", in epoch 5.
 func newRig(t *testing.T, policy Policy) *rig {
 	t.Helper()

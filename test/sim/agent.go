@@ -22,8 +22,8 @@ type agent struct {
 	lastTry time.Time
 	failed  bool // the last try was not answered
 
-	// Of orders: what answers those that were taken, the allocations whose process waits to begin, and
-	// when it has a stream of a leadership.
+	// Of orders: what answers those that were taken, the allocations whose process waits to begin,
+	// and when it has a stream of a leadership.
 	answers   map[orderKey]func()
 	launching map[string]bool
 	attaches  map[uint64]time.Time

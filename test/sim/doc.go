@@ -33,10 +33,10 @@
 // those whose need drains are granted within a bound, that every hold ends, and that a heartbeat
 // looks at few of them.
 //
-// In a world of starts callers elsewhere start engines (starts.go): coordinators send orders to agents,
-// which are late, lost or repeated, and so are the answers (startorders.go). Agents are killed between
-// any two steps. No engine begins twice, none is left running without a booking, and each Start gets
-// an answer.
+// In a world of starts callers elsewhere start engines (starts.go): coordinators send orders to
+// agents, which are late, lost or repeated, and so are the answers (startorders.go). Agents are
+// killed between any two steps. No engine begins twice, none is left running without a booking, and
+// each Start gets an answer.
 //
 // The same seed gives the same story. A failure prints it.
 package sim

@@ -67,8 +67,8 @@ func TestSimulationOfLimits(t *testing.T) {
 	}
 }
 
-// TestSimulationOfStarts plays worlds with callers that start engines from elsewhere. They are apart,
-// as those of limits are.
+// TestSimulationOfStarts plays worlds with callers that start engines from elsewhere. They are
+// apart, as those of limits are.
 func TestSimulationOfStarts(t *testing.T) {
 	starting := func(seed uint64) Config {
 		c := config(seed)

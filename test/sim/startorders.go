@@ -41,8 +41,8 @@ type orderTry struct {
 	sent       time.Time // zero: never
 }
 
-// sendOrders sends the orders of grants that are durable, again and again until the engine has begun.
-// It gives a grant up if its agent was never attached.
+// sendOrders sends the orders of grants that are durable, again and again until the engine has
+// begun. It gives a grant up if its agent was never attached.
 func (c *coord) sendOrders() {
 	if !c.core.Leading() || c.stopping {
 		return
@@ -148,8 +148,8 @@ func (t *taken) then(d time.Duration, do func()) {
 	})
 }
 
-// grant waits for the reservation that comes with the agent's own heartbeat, and starts the process,
-// which waits.
+// grant waits for the reservation that comes with the agent's own heartbeat, and starts the
+// process, which waits.
 func (t *taken) grant() {
 	g, held := t.a.t.Get(t.id)
 	_, vetoed := t.a.t.Veto(t.id)

@@ -140,8 +140,8 @@ func (s *starts) ended(p *process) {
 	}
 }
 
-// checkEnd holds that each Start was answered. That no process is left without a booking, checkHostEnd
-// holds of all.
+// checkEnd holds that each Start was answered. That no process is left without a booking,
+// checkHostEnd holds of all.
 func (s *starts) checkEnd() {
 	for id := range s.asked {
 		if _, answered := s.answered[id]; !answered {
