@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/launches"
 	"github.com/bursar/bursar/internal/cli/requests"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -79,11 +80,13 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 		Short:   "Start a command when there is room, and give all back at its end",
 		Long:    runText,
 		Example: runExamples,
-		Args:    cmdline.AtLeastOne,
+		Args:    cobra.ArbitraryArgs,
 	}
 	f := requests.AddFlags(cmd)
+	requests.AddNameFlag(cmd, f)
 	grace := cmdline.NewDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
+	placed := addRemoteFlags(cmd, f)
 	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,6 +95,15 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 			return err
 		}
 		c.Warn(f.Doubts())
+		if err := placed.check(cmd, detached); err != nil {
+			return err
+		}
+		if placed.remote {
+			return placed.run(cmd, c, req, args, detached, *grace, *limit)
+		}
+		if err := cmdline.AtLeastOne(cmd, args); err != nil {
+			return &failure.UsageError{Err: err}
+		}
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
@@ -103,7 +115,7 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 			detached.limit = *limit
 			return runDetached(cmd.Context(), c.Reporter, cl, req, args, detached)
 		}
-		env, err := namedVariables(detached.env)
+		env, err := launches.NamedVariables(detached.env)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,8 @@ const (
 	ExitNoResources = 75
 	ExitNotAllowed  = 77
 	ExitConfig      = 78
+	// ExitTimedOut is as timeout(1) uses it.
+	ExitTimedOut = 124
 	// ExitNotExecutable, ExitNotFound and ExitSignal are as the shell and env(1) use them.
 	ExitNotExecutable = 126
 	ExitNotFound      = 127

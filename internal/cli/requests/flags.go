@@ -20,14 +20,20 @@ type Flags struct {
 	Resource                 cmdline.SizeFlags
 	Labels, required, wanted cmdline.LabelFlag
 	avoid                    []string
-	host, RequestID          string
+	host, RequestID, name    string
 	wait, reservation        time.Duration
 	priority                 int32
 }
 
+// Defaults are the values of flags that nobody sets.
+type Defaults struct{ Wait time.Duration }
+
 // AddFlags adds the flags of a request to a command.
-func AddFlags(cmd *cobra.Command) *Flags {
-	f := &Flags{Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
+func AddFlags(cmd *cobra.Command) *Flags { return AddFlagsWith(cmd, Defaults{}) }
+
+// AddFlagsWith is AddFlags with other defaults.
+func AddFlagsWith(cmd *cobra.Command, d Defaults) *Flags {
+	f := &Flags{wait: d.Wait, Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
 	cmdline.AddSizeFlags(cmd, &f.Resource)
 	flags := cmd.Flags()
 	flags.VarP(f.Labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
@@ -36,6 +42,11 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
 	flags.StringVar(&f.RequestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f
+}
+
+// AddNameFlag adds the flag for the name of an allocation.
+func AddNameFlag(cmd *cobra.Command, f *Flags) {
+	cmd.Flags().StringVar(&f.name, "name", "", "a name for people, at most 128 bytes; several may have the same")
 }
 
 // AddPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
@@ -86,7 +97,7 @@ func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
 		}
 	}
 	req := &bursarv1.AllocateRequest{
-		RequestId: f.RequestID, Labels: maps.Clone(map[string]string(f.Labels)), Resource: f.Resource.Message(), Priority: f.priority,
+		RequestId: f.RequestID, Labels: maps.Clone(map[string]string(f.Labels)), Resource: f.Resource.Message(), Priority: f.priority, Name: f.name,
 	}
 	if f.wait > 0 {
 		req.Wait = durationpb.New(f.wait)
