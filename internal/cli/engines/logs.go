@@ -67,7 +67,7 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cl, err := c.Either(cmd)
+		cl, err := c.Nearest(cmd)
 		if err != nil {
 			return err
 		}

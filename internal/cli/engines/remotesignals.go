@@ -88,7 +88,7 @@ func (s *remoteSignals) pass(id string, sig syscall.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), servers.PresentPatience)
 	defer cancel()
 	_, err := r.cl.Engines().Signal(ctx, &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal(sig)}) //nolint:gosec // the numbers of Linux
-	name := endreason.Signal(int32(sig))                                                             //nolint:gosec // a signal
+	name := endreason.Signal(int32(sig))                                                                //nolint:gosec // a signal
 	switch {
 	case err == nil && sig == syscall.SIGINT:
 		r.c.Sayf("bursar: passed %s on to the engine; another one within %s stops it", name, cmdline.Hours(againWithin))

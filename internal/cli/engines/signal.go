@@ -77,7 +77,7 @@ id or of several. The exit code is that of the first failure.`,
 	cmd.Flags().VarP(f, "signal", "s", strings.Join(signalNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signalNames(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.Either(cmd)
+		cl, err := c.Nearest(cmd)
 		if err != nil {
 			return err
 		}
@@ -91,4 +91,3 @@ id or of several. The exit code is that of the first failure.`,
 	}
 	return cmd
 }
-

@@ -122,4 +122,6 @@ func (f *Flags) Request(c *cmdline.Invocation, request *bursarv1.AllocateRequest
 const maxRetries = 7
 
 // ownName is the name of this program's account; empty if nobody knows it.
-func ownName() string { return cmp.Or(accountOf(os.Geteuid()), os.Getenv("USER"), os.Getenv("LOGNAME")) }
+func ownName() string {
+	return cmp.Or(accountOf(os.Geteuid()), os.Getenv("USER"), os.Getenv("LOGNAME"))
+}
