@@ -21,14 +21,33 @@ const submitWait = 24 * time.Hour
 // remoteText is about engines on other hosts, for the help of all commands that start one.
 const remoteText = `Standard input is closed, and there is no terminal. Bursar moves no files: the
 command and its files must be on the host already, such as on a file system that
-all hosts have; --script alone is taken along. The environment has what --env,
---env-file and --secret say, HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_
-variables, with the labels as BURSAR_LABEL_user and so on. No variable of this
-shell goes along by itself. A variable of --env is in the coordinators' store
-until the engine has begun; one of --secret never is.
+all hosts have. --script alone is taken along; --need-file says what must be
+there. No variable of this shell goes along by itself: the environment has what
+--env and --env-file say, HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_
+variables, with the labels as BURSAR_LABEL_user and so on. The coordinators
+store it, with the command and the script, until the engine has begun.`
 
-The coordinator must allow you to launch as --account (mayLaunch of your
-identity), and the host must allow the account (engines.remote of its agent).`
+// rightsText is about who may start engines on other hosts.
+const rightsText = `The coordinator must allow you to launch as --account (mayLaunch of your
+identity), and a host must allow the account (engines.remote of its agent); a
+refusal says which of both is missing.`
+
+// runRemoteText is what the help of run says of --remote.
+const runRemoteText = `
+
+With --remote the command runs on another host, which bursar chooses; --host,
+--require, --prefer and --avoid say which ones it may choose. Both outputs come
+here as they are, and run ends with the exit code of the command. SIGINT
+(Ctrl-C), SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on; a second
+Ctrl-C within 5s stops the command, with --grace. If the connection is lost or
+another coordinator leads, run goes on at the next byte. If run itself is
+killed, the command goes on: "bursar logs -f ID" shows its output. To start a
+command and not wait for it, see "bursar submit".
+
+` + remoteText + ` A variable of
+--secret is never stored.
+
+` + rightsText
 
 // remoteFlags are the flags of run --remote.
 type remoteFlags struct {

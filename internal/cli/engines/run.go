@@ -70,6 +70,11 @@ const runExamples = `  bursar run --memory 256MiB --cpu 500m --label user=$USER 
   bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py
   bursar run --detach -m 4GiB -c 2 -l user=$USER --env-all \
     -- spark-submit job.py
+
+  # on another host, with its output here and in a file
+  bursar run --remote -m 4GiB -c 2 --require 'zone in (a, b)' --wait 1h \
+    -o result.txt -- python3 /shared/job.py
+
   bursar run -m 4GiB -l user=alice --wait 5m \
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
     -- spark-submit --master yarn job.py`
@@ -78,7 +83,7 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- COMMAND [ARGUMENT…]",
 		Short:   "Start a command when there is room, and give all back at its end",
-		Long:    runText,
+		Long:    runText + runRemoteText,
 		Example: runExamples,
 		Args:    cobra.ArbitraryArgs,
 	}

@@ -54,7 +54,7 @@ func submitCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "submit [flags] -- COMMAND [ARGUMENT…]",
 		Short:   "Start a command on any host, and do not wait for it",
-		Long:    submitText + remoteText,
+		Long:    submitText + remoteText + "\n\n" + rightsText,
 		Example: submitExamples,
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -65,6 +65,7 @@ func submitCommand(c *cmdline.Invocation) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&launch.Env, "env", nil, "NAME=VALUE in its environment, or NAME for the value it has here; repeatable")
 	launch.Add(cmd, "")
+	_ = flags.MarkHidden("secret") // it is there to say why there is none
 	flags.StringVar(&launch.LogDirectory, "log-dir", "", "the folder on the host for its files stdout and stderr (default: the agent makes one)")
 	flags.BoolVar(&launch.Limit, "limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	flags.SetInterspersed(false) // what follows the command is the command's

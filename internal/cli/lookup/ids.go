@@ -241,6 +241,7 @@ func Complete(c *servers.Connections, cmd *cobra.Command) {
 		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),
+		"phase": cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails if there is no such flag

@@ -20,6 +20,7 @@ type Flags struct {
 	Resource                 cmdline.SizeFlags
 	Labels, required, wanted cmdline.LabelFlag
 	avoid                    []string
+	rules, better, worse     []string // of hosts: required, preferred, to be avoided
 	host, RequestID, name    string
 	wait, reservation        time.Duration
 	priority                 int32
@@ -46,17 +47,7 @@ func AddFlagsWith(cmd *cobra.Command, d Defaults) *Flags {
 
 // AddNameFlag adds the flag for the name of an allocation.
 func AddNameFlag(cmd *cobra.Command, f *Flags) {
-	cmd.Flags().StringVar(&f.name, "name", "", "a name for people, at most 128 bytes; several may have the same")
-}
-
-// AddPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
-// is for the agent's host.
-func AddPlaceFlags(cmd *cobra.Command, f *Flags) {
-	flags := cmd.Flags()
-	flags.Var(cmdline.HostFlag{ID: &f.host}, "host", "on this host and no other; with --wait it need not be there yet")
-	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
-	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
-	flags.Var(cmdline.NamesFlag{Names: &f.avoid, What: "host"}, "avoid", "not on this host; repeatable")
+	cmd.Flags().Var(cmdline.NameFlag{Name: &f.name}, "name", "a name for people, at most 128 bytes; several may have the same")
 }
 
 // Doubts lists the labels of the request that are hardly meant.
@@ -105,9 +96,10 @@ func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
 	if f.reservation > 0 {
 		req.ReservationTtl = durationpb.New(f.reservation)
 	}
-	if f.host != "" || len(f.required)+len(f.wanted)+len(f.avoid) > 0 {
+	if f.host != "" || len(f.required)+len(f.wanted)+len(f.avoid)+len(f.rules)+len(f.better)+len(f.worse) > 0 {
 		req.Host = &bursarv1.HostWishes{
 			Id: f.host, RequiredLabels: f.required, PreferredLabels: f.wanted, Avoid: slices.Clone(f.avoid),
+			RequiredRules: f.rules, PreferredRules: f.better, AvoidedRules: f.worse,
 		}
 	}
 	return req, nil
