@@ -210,8 +210,11 @@ func (r Rule) format() string {
 // from the ways to write numbers.
 func (r Rule) String() string { return r.text }
 
-// Equals returns the key and the value of a rule that wants one value; ok is false for all others.
-func (r Rule) Equals() (key, value string, ok bool) {
+// Equal reports whether both rules have the same text.
+func (r Rule) Equal(other Rule) bool { return r.text == other.text }
+
+// Single returns the key and the value of a rule that wants one value; ok is false for all others.
+func (r Rule) Single() (key, value string, ok bool) {
 	if r.operator != in || len(r.values) != 1 {
 		return "", "", false
 	}

@@ -33,7 +33,7 @@ func (f conditionsFlag) Set(text string) error {
 		return ruleMistake(err)
 	}
 	for _, rule := range rules {
-		if key, value, ok := rule.Equals(); ok && !strings.Contains(rule.String(), " in ") {
+		if key, value, ok := rule.Single(); ok && !strings.Contains(rule.String(), " in ") {
 			if before, twice := f.labels[key]; twice && before != value {
 				return fmt.Errorf("%s is %q and %q: want one value, or %s in (%s, %s)", key, before, value, key, before, value)
 			}
