@@ -85,7 +85,7 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 		Short:   "Start a command when there is room, and give all back at its end",
 		Long:    runText + runRemoteText,
 		Example: runExamples,
-		Args:    cobra.ArbitraryArgs,
+		Args:    runArguments,
 	}
 	f := requests.AddFlags(cmd)
 	requests.AddNameFlag(cmd, f)
@@ -106,9 +106,6 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 		if placed.remote {
 			return placed.run(cmd, c, req, args, detached, *grace, *limit)
 		}
-		if err := cmdline.AtLeastOne(cmd, args); err != nil {
-			return &failure.UsageError{Err: err}
-		}
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
@@ -127,6 +124,14 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 		return runHere(cmd.Context(), c, cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
 	}
 	return cmd
+}
+
+// runArguments are those of run. With --remote a script may be in place of the command.
+func runArguments(cmd *cobra.Command, args []string) error {
+	if cmd.Flags().Changed("remote") {
+		return nil
+	}
+	return cmdline.AtLeastOne(cmd, args)
 }
 
 // run runs a command with some options of client.Run. It fills in the others.
