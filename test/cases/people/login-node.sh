@@ -42,12 +42,12 @@ code 0 logs "$id"
 code 0 logs --stderr "$id"
 [[ $(cat "$WORK/out") == why ]] || fault "logs --stderr prints: $(cat "$WORK/out")"
 code 0 allocations "$id"
-for fact in 'name .*failing' 'exit .*exit code 4' 'error output .*why' 'program .*sh as alice' "output .*bursar logs $id"; do
+for fact in 'name .*failing' 'exit .*code 4' 'error output .*why' 'program .*sh as alice' "output .*bursar logs $id"; do
   grep -q "^$fact" "$WORK/out" || fault "allocations ID lacks $fact: $(cat "$WORK/out")"
 done
 code 0 allocations --ended --name failing
 grep -q "^$id" "$WORK/out" || fault "allocations --name: $(cat "$WORK/out")"
-code 65 submit -m 900TiB -l user=alice -- true
+code 64 submit -m 900XB -l user=alice -- true
 
 say 'hosts by conditions'
 code 0 run --remote "${small[@]}" --require 'zone in (a, b),cores>8,!old' --avoid 'zone in (c)' -- true
