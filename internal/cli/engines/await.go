@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// waitPart is how long one call of Wait may take: a connection that died without a word costs no
-	// more than that.
+	// waitPart is how long one call of Wait may take: a connection that died without a word costs
+	// no more than that.
 	waitPart = time.Minute
 	// answerTime is how much longer than asked for an answer may take.
 	answerTime = 10 * time.Second

@@ -33,6 +33,8 @@ type fake struct {
 
 	url    string
 	output map[bursarv1.OutputStream]string
+	// list is what List has, whatever it is asked for: as an older coordinator.
+	list []*bursarv1.Allocation
 	// Each may be set.
 	onStart  func(context.Context, *bursarv1.StartRequest) error
 	onLogs   func(*bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error
@@ -138,6 +140,13 @@ func (f *fake) Get(context.Context, *bursarv1.AllocationServiceGetRequest) (*bur
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such allocation"))
 	}
 	return &bursarv1.AllocationServiceGetResponse{Allocation: f.engine}, nil
+}
+
+func (f *fake) List(_ context.Context, req *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+	if req.GetIdPrefix() != "" {
+		return &bursarv1.AllocationServiceListResponse{}, nil
+	}
+	return &bursarv1.AllocationServiceListResponse{Allocations: f.list}, nil
 }
 
 func (f *fake) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {

@@ -67,7 +67,7 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cl, err := c.Nearest(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}

@@ -127,8 +127,8 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 	}
 }
 
-// startPart is how long one call of Start may take, in addition to the wait of its request. Another
-// call goes on with the same engine.
+// startPart is how long one call of Start may take, in addition to the wait of its request.
+// Another call goes on with the same engine.
 const startPart = 5 * time.Minute
 
 // tooMuchToDo reports whether a server refuses a call for now, and not the request.

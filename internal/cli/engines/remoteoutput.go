@@ -23,8 +23,8 @@ import (
 // may be cut off.
 const lastOutput = 30 * time.Second
 
-// follow shows the output of an engine, and of those that follow it as further tries, until the last
-// one has ended.
+// follow shows the output of an engine, and of those that follow it as further tries, until the
+// last one has ended.
 func (r *remote) follow(ctx context.Context, a *bursarv1.Allocation) (*bursarv1.Allocation, error) {
 	signal.Ignore(syscall.SIGPIPE) // an error tells
 	over := make(chan struct{})

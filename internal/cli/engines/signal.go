@@ -77,7 +77,7 @@ id or of several. The exit code is that of the first failure.`,
 	cmd.Flags().VarP(f, "signal", "s", strings.Join(signalNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signalNames(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.Nearest(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}

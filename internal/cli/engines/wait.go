@@ -68,7 +68,7 @@ func waitCommand(c *servers.Connections) *cobra.Command {
 		case cmd.Flags().Changed("timeout") && f.timeout <= 0:
 			return failure.Usagef("--timeout %s: want a duration above zero, or no --timeout to wait until it happens", cmdline.Hours(f.timeout))
 		}
-		cl, err := c.Nearest(cmd)
+		cl, err := lookup.Nearest(c, cmd, args)
 		if err != nil {
 			return err
 		}

@@ -129,3 +129,18 @@ func TestSignalsAreNamedInAllWays(t *testing.T) {
 		}
 	}
 }
+
+// A name is as good as an id if one allocation has it.
+func TestAnEngineIsFoundByItsName(t *testing.T) {
+	f := newFake(t)
+	f.list = []*bursarv1.Allocation{{Id: fakeID, Name: "job"}, {Id: "0000000000002", Name: "two"}, {Id: "0000000000003", Name: "two"}}
+	if code, _, stderr := f.run(t, "signal", "job"); code != 0 || !f.was("signal SIGNAL_TERM") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+	if code, _, stderr := f.run(t, "signal", "two"); code != 65 || !strings.Contains(stderr, "several allocations have the name") || !strings.Contains(stderr, "0000000000003") {
+		t.Errorf("two: code %d, %q", code, stderr)
+	}
+	if code, _, stderr := f.run(t, "signal", "none"); code != 66 {
+		t.Errorf("none: code %d, %q", code, stderr)
+	}
+}
