@@ -106,7 +106,12 @@ func badInputs() map[string]badInput {
 		"bad wish": {allocating(func(r *bursarv1.AllocateRequest) {
 			r.Host = &bursarv1.HostWishes{RequiredLabels: map[string]string{"": ""}}
 		}), invalid, "host.required_labels"},
-		"unknown host": {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{Id: "nowhere"} }), connect.CodeResourceExhausted, ""},
+		"bad rule": {allocating(func(r *bursarv1.AllocateRequest) {
+			r.Host = &bursarv1.HostWishes{RequiredRules: []string{"gpu", "zone within (a)"}}
+		}), invalid, "host.required_rules[1]"},
+		"bad rule for better hosts": {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{PreferredRules: []string{""}} }), invalid, "host.preferred_rules[0]"},
+		"bad rule for others":       {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{AvoidedRules: []string{"cores>x"}} }), invalid, "host.avoided_rules[0]"},
+		"unknown host":              {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{Id: "nowhere"} }), connect.CodeResourceExhausted, ""},
 		"no provider": {
 			allocating(func(r *bursarv1.AllocateRequest) {
 				r.Resource.External = []*bursarv1.ExternalResource{{Kind: "yarn", Path: "root.a", MemoryBytes: quantity(1)}}

@@ -66,7 +66,7 @@ Try it on this machine:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(c.Form); err != nil {
+			if err := checkOutput(c.Form); err != nil && !takesFile(cmd) {
 				return err
 			}
 			c.Begun, c.Flags = true, cmd.Flags()

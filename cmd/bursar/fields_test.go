@@ -16,7 +16,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 	for command, fields := range map[string]map[string]string{
 		"allocate": {
 			"resource.memory_bytes": "--memory", "request.resource.cpu_millis": "--cpu", "resource.custom[gpu]": "--custom gpu", "entitled.gpu": "--custom gpu",
-			"labels[user]": "--label user", "host.id": "--host", "host.required_labels[zone]": "--require zone", "host.avoid[0]": "--avoid",
+			"labels[user]": "--label user", "host.id": "--host", "host.required_labels[zone]": "--require zone", "host.avoid[0]": "--avoid", "host.required_rules[0]": "--require", "name": "--name",
 			"reservation_ttl": "--ttl", "request_id": "--request-id", "priority": "--priority", "wait": "--wait",
 			"resource.external[yarn:prod:a]": "--external yarn:prod:a", "resource.external[0]": "--external",
 			"resource.external[0].kind": "--external kind", "resource.external[yarn:prod:a].memory": "--external yarn:prod:a memory",
@@ -28,6 +28,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 			"user=*: limit.custom[gpu]": "--custom gpu", "selector": "selector",
 		},
 		"run":    {"working_directory": "--workdir", "environment[A]": "--env A", "command[0]": "command[0]"},
+		"submit": {"launch.working_directory": "--dir", "launch.environment[A]": "--env A", "launch.account": "--account", "launch.script": "--script", "request.host.id": "--host", "launch.ready.port": "--ready-port"},
 		"stop":   {"grace": "--grace", "reason": "--reason"},
 		"status": {"labels[user]": "labels[user]"},
 	} {
@@ -54,11 +55,11 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		requests []proto.Message
 		without  string // the beginnings of the fields that have no flag
 	}{
-		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed. limit name"},
+		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed. limit"},
 		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed. request.limit request.name"},
 		"run": {
-			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}},
-			"async host. confirms_process streamed. name id command[ logs.max_bytes logs.keep address application_ids[",
+			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}, &bursarv1.StartRequest{}},
+			"async confirms_process streamed. id command[ request.async request.confirms_process request.streamed. launch.command[ launch.logs.max_bytes launch.logs.keep launch.ready.line.stream logs.max_bytes logs.keep address application_ids[",
 		},
 		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.launched process.reaper_pid process.reaper_start_time process.limit reaps leader_end. phase phase_reason"},
 		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output process_ended incidents[ measured_peak. measured_peak_source cpu_time"},
@@ -66,7 +67,11 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
 		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},
 		"stop":          {[]proto.Message{&bursarv1.StopRequest{}}, "id release"},
-		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale name phases["},
+		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
+		"submit":        {[]proto.Message{&bursarv1.StartRequest{}}, "request.async request.confirms_process request.streamed. launch.command[ launch.logs.max_bytes launch.logs.keep launch.ready.line.stream"},
+		"wait":          {[]proto.Message{&bursarv1.WaitRequest{}}, "id ready"},
+		"logs":          {[]proto.Message{&bursarv1.LogsRequest{}}, "id stream tail_bytes"},
+		"signal":        {[]proto.Message{&bursarv1.SignalRequest{}}, "id"},
 		"hosts":         {[]proto.Message{&bursarv1.HostServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
 		"watch":         {[]proto.Message{&bursarv1.AllocationServiceWatchRequest{}, &bursarv1.ClusterServiceWatchRequest{}}, "id"},
 		"quotas":        {[]proto.Message{&bursarv1.QuotaServiceListRequest{}}, "page_size page_token allow_stale"},

@@ -144,6 +144,7 @@ func printing(dir string) map[string][]string {
 	return map[string][]string{
 		"run": {"-m", "1MiB", "-l", "user=a", "--wait", "3s", "--", "true"}, "allocate": {"-m", "1MiB", "-l", "user=a"}, "confirm": {id, "--pid", "2"}, "release": {id}, "cancel": {id}, "amend": {id, "--wait", "1h"},
 		"renew": {id}, "resize": {id, "-m", "1MiB"}, "stop": {id}, "explain": {id}, "status": {}, "hosts": {}, "allocations": {}, "quotas": {}, "queues": {}, "providers": {},
+		"submit": {"-m", "1MiB", "-l", "user=a", "--", "true"}, "wait": {id}, "logs": {id, "--stderr"}, "signal": {id},
 		"watch": {}, "audit": {}, "quota set": {"user=a", "--memory", "1GiB"}, "quota apply": {"-f", quotas}, "quota delete": {"user=a"},
 		"provider set": {"yarn:a", "addresses=http://rm:8088"}, "provider check": {"yarn:a"}, "queues check": {}, "provider delete": {"yarn:a"},
 		"host cordon": {"a"}, "host uncordon": {"a"}, "host drain": {"a"}, "host accept": {"a"}, "host remove": {"a"},
@@ -155,7 +156,7 @@ func printing(dir string) map[string][]string {
 
 // quiet reports whether a command shows nothing that a server says.
 func quiet(name string) bool {
-	return slices.Contains([]string{"audit", "run", "quota delete", "provider delete", "host remove"}, name)
+	return slices.Contains([]string{"audit", "run", "logs", "signal", "quota delete", "provider delete", "host remove"}, name)
 }
 
 // leaves are the commands that do something, by their names after the program's.

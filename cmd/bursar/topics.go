@@ -23,8 +23,10 @@ const exitCodesText = `Exit codes. Those of sysexits.h have the same meaning as 
 A command about several things tries each; its code is that of the first
 failure. Of "bursar confirm" 66 means: the reservation is gone, stop the engine.
 
-"bursar run" ends with its command's own code, and:
+"bursar run", also with --remote, ends with its command's own code, and "bursar
+wait" with that of the engine: of several the first one that is not 0. And:
 
+  124   of "bursar wait": --timeout was over first
   126   the command cannot be executed
   127   there is no such command
   128+n signal n ended the command, or interrupted bursar while it waited`
@@ -86,13 +88,16 @@ What to show to coordinators and whom to trust, if no flag says so:
                  these. Agents, coordinators and the Go client use this
                  variable too.
 
-What "bursar run" passes to its command:
+What "bursar run" passes to its command, also with --remote, as does "bursar
+submit":
 
   BURSAR_ALLOCATION_ID   the allocation's id
   BURSAR_MEMORY_BYTES    memory it is entitled to
   BURSAR_CPU_MILLIS      CPU it is entitled to, in thousandths of a core
   BURSAR_AGENT           this machine's agent, so that the command can run
                          "bursar confirm --application ID"
+  BURSAR_LABEL_…         of a command on another host: its labels, as in
+                         BURSAR_LABEL_user
 
 The configuration of "bursar coordinator" and "bursar agent". A variable wins
 over the file, and a flag wins over the variable:

@@ -77,7 +77,7 @@ func (l *Ledger) absence(e *entry) string {
 	switch {
 	case len(l.hosts) == 0:
 		return "waits for a host: none is there yet"
-	case slot == NoSlot && e.Wishes != nil && len(e.Wishes.Required) > 0:
+	case slot == NoSlot && e.Wishes != nil && e.Wishes.text() != "":
 		return "waits for a host with the required labels: none is there yet"
 	case slot == NoSlot:
 		return "waits for a host that is not to be avoided: none is there yet"

@@ -368,7 +368,7 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	l.judgeSize(list[before:], e, h)
 	if len(list) == before && !h.suits(e.Wishes) {
 		lost := h.account.closedShortfall(e.request(), NoteLabels)
-		lost.Detail = "it does not have all of " + e.Wishes.Required.String()
+		lost.Detail = "it does not have all of " + e.Wishes.text()
 		list = append(list, lost)
 	}
 	if len(list) == before && l.crowded(e, h) {

@@ -218,6 +218,8 @@ type Wishes struct {
 	Required  label.Set // labels that the host must have
 	Preferred label.Set // more matches are better
 	Avoid     []string  // host ids
+	// Rules are conditions on labels; nil: there are none.
+	Rules *Rules
 }
 
 // Process identifies an engine's process across pid reuse.

@@ -47,6 +47,12 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 		"another host to avoid":    wishes(Wishes{Avoid: []string{"h2"}}),
 		"a required, and to avoid": wishes(Wishes{Required: label.Of("disk", "ssd"), Avoid: []string{"h1"}}),
 	}
+	for name, text := range map[string]string{"a rule": "zone in (a,b)", "another rule": "!old"} {
+		rule := []label.Rule{ruleOf(t, text)}
+		variants["required: "+name] = wishes(Wishes{Rules: &Rules{Required: rule}})
+		variants["preferred: "+name] = wishes(Wishes{Rules: &Rules{Preferred: rule}})
+		variants["to avoid: "+name] = wishes(Wishes{Rules: &Rules{Avoided: rule}})
+	}
 	seen := make(map[string]string)
 	for name, change := range variants {
 		a := Allocation{Labels: label.Of("user", "alice"), Entitled: resource.NewResource(resource.Vector{}.WithMemory(1),
@@ -193,4 +199,13 @@ func TestRequestsOfOneOwnersIDsAreOfOneClass(t *testing.T) {
 			t.Errorf("%s waits in the class of another user", id)
 		}
 	}
+}
+
+func ruleOf(t *testing.T, text string) label.Rule {
+	t.Helper()
+	rule, err := label.ParseRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
 }

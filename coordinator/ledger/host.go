@@ -148,7 +148,9 @@ func (h *host) fits(request resource.Vector) bool {
 
 // suits reports whether the host has the labels that a request requires. It does not look at other
 // wishes.
-func (h *host) suits(w *Wishes) bool { return w == nil || h.Labels.MatchesFilter(w.Required) }
+func (h *host) suits(w *Wishes) bool {
+	return w == nil || h.Labels.MatchesFilter(w.Required) && w.Rules.Admit(h.Labels)
+}
 
 // avoids reports whether a request wants to avoid the host.
 func avoids(w *Wishes, h *host) bool { return w != nil && slices.Contains(w.Avoid, h.ID) }

@@ -65,7 +65,7 @@ func (a *Allocation) LiveBytes() int64 {
 	resource := resourceBytes(&a.Requested)
 	asked := len(a.RequestID) + len(a.Caller) + len(a.ActingUser()) + labelBytes(a.Labels) + 2*resource
 	if w := a.Wishes; w != nil {
-		asked += len(w.Host) + labelBytes(w.Required) + labelBytes(w.Preferred) + textsBytes(w.Avoid)
+		asked += len(w.Host) + labelBytes(w.Required) + labelBytes(w.Preferred) + textsBytes(w.Avoid) + w.Rules.bytes()
 	}
 	rest := rowBytes + max(0, resourceBytes(&a.Entitled)-resource) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) +
 		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs) + len(a.ErrorOutput) + a.Start.bytes()

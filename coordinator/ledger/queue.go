@@ -310,6 +310,17 @@ func classKey(buf []byte, a *Allocation) []byte {
 		for _, id := range w.Avoid {
 			buf = appendText(append(buf, 3), id)
 		}
+		if r := w.Rules; r != nil {
+			for i := range r.Required {
+				buf = appendText(append(buf, 4), r.Required[i].String())
+			}
+			for i := range r.Preferred {
+				buf = appendText(append(buf, 5), r.Preferred[i].String())
+			}
+			for i := range r.Avoided {
+				buf = appendText(append(buf, 6), r.Avoided[i].String())
+			}
+		}
 	}
 	return buf
 }

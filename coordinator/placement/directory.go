@@ -127,13 +127,13 @@ func (d *directory) view(s *search) *view {
 	s.of, s.wasted = d.of, 0
 	d.clock++
 	found := d.views[0]
-	s.partial = !s.plain()
+	s.partial = !s.plain() || s.better.Preferences() > 0
 	if !s.partial {
 		return found
 	}
 	for made := d.made &^ 1; made != 0; made &= made - 1 {
 		v := d.views[bits.TrailingZeros16(made)]
-		if v.equal(&s.signature) {
+		if v.equal(&s.signature) && s.better.Preferences() == 0 {
 			s.partial = false
 			found = v
 			break
@@ -149,7 +149,7 @@ func (d *directory) view(s *search) *view {
 // countWaste counts what the search wasted against its signature, and makes a view when that has
 // become too much.
 func (d *directory) countWaste(s *search) {
-	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred {
+	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred || s.rules != nil {
 		return
 	}
 	b := d.debtor(&s.signature)

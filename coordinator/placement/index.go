@@ -85,7 +85,7 @@ func (x *Index) Possible(q ledger.Query) bool {
 // Sized returns a host of those that Possible looks for, which Rejected does not reject.
 func (x *Index) Sized(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
-	x.search.preferred = nil
+	x.search.preferred, x.search.better = nil, nil
 	return x.limits.choose(&x.search)
 }
 

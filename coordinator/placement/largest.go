@@ -22,7 +22,7 @@ func (x *Index) Largest(q ledger.Query) ledger.Slot {
 	c.nearest, c.share, c.compared = ledger.NoSlot, -1, 0
 	c.counts = c.custom
 	// hosts that have too little of the counts are to be compared as well
-	c.preferred, c.signature.instances, c.custom = nil, 0, nil
+	c.preferred, c.better, c.signature.instances, c.custom = nil, nil, 0, nil
 	v := x.limits.view(c.search)
 	for word, left := range v.ranked {
 		for ; left != 0 && !c.done(); left &= left - 1 {

@@ -32,6 +32,10 @@ func wishesOf(q ledger.Query) ledger.Wishes {
 // wanted reports whether the host has the required labels and is not to be avoided.
 func wanted(v ledger.HostView, q ledger.Query) bool {
 	w := wishesOf(q)
+	holds := func(r label.Rule) bool { return r.Holds(v.Labels) }
+	if w.Rules != nil && (slices.ContainsFunc(w.Rules.Avoided, holds) || slices.ContainsFunc(w.Rules.Required, func(r label.Rule) bool { return !holds(r) })) {
+		return false
+	}
 	return hasAll(v.Labels, w.Required) && !slices.Contains(w.Avoid, v.ID)
 }
 
@@ -63,6 +67,13 @@ func (m *model) score(slot ledger.Slot, q ledger.Query) score {
 	for _, l := range wishesOf(q).Preferred {
 		if hasAll(v.Labels, label.Set{l}) {
 			s.matches++
+		}
+	}
+	if rules := wishesOf(q).Rules; rules != nil {
+		for _, r := range rules.Preferred {
+			if r.Holds(v.Labels) {
+				s.matches++
+			}
 		}
 	}
 	for dimension, limit := range v.Limit.All() {

@@ -115,7 +115,21 @@ func wishes(t *rapid.T) *ledger.Wishes {
 			w.Avoid = append(w.Avoid, id(ledger.Slot(rapid.IntRange(0, mostSlots).Draw(t, "avoid"))))
 		}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "ruled") == 0 {
+		w.Rules = &ledger.Rules{Required: rules(t, "required rules"), Preferred: rules(t, "preferred rules"), Avoided: rules(t, "avoided rules")}
+	}
 	return &w
+}
+
+func rules(t *rapid.T, name string) (list []label.Rule) {
+	for _, text := range rapid.SliceOfN(rapid.SampledFrom([]string{"zone in (a,b)", "zone!=a", "disk", "!rack", "rack>2", "rack<2"}), 0, 2).Draw(t, name) {
+		rule, err := label.ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, rule)
+	}
+	return list
 }
 
 func id(slot ledger.Slot) string { return fmt.Sprintf("host-%d", slot) }

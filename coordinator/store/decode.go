@@ -112,6 +112,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		a.Wishes = &ledger.Wishes{
 			Host: w.GetId(), Required: r.labels("wishes.required_labels", w.GetRequiredLabels()),
 			Preferred: r.labels("wishes.preferred_labels", w.GetPreferredLabels()), Avoid: w.GetAvoid(),
+			Rules: r.rules(w),
 		}
 	}
 	return a, r.err
@@ -308,6 +309,28 @@ func (r *reader) labels(field string, m map[string]string) label.Set {
 		r.fail(field, err)
 	}
 	return set
+}
+
+// rules reads the conditions on the labels of a host; nil: there are none.
+func (r *reader) rules(w *bursarv1.HostWishes) *ledger.Rules {
+	rules := &ledger.Rules{}
+	for _, list := range []struct {
+		field string
+		texts []string
+		into  *[]label.Rule
+	}{
+		{"wishes.required_rules", w.GetRequiredRules(), &rules.Required}, {"wishes.preferred_rules", w.GetPreferredRules(), &rules.Preferred},
+		{"wishes.avoided_rules", w.GetAvoidedRules(), &rules.Avoided},
+	} {
+		var err error
+		if *list.into, err = convert.RulesFromProto(list.texts); err != nil {
+			r.fail(list.field, err)
+		}
+	}
+	if len(rules.Required)+len(rules.Preferred)+len(rules.Avoided) == 0 {
+		return nil
+	}
+	return rules
 }
 
 func (r *reader) vector(field string, m *bursarv1.Resource) resource.Vector {

@@ -121,6 +121,13 @@ func set(v reflect.Value) {
 		}
 		v.Set(reflect.ValueOf(selector))
 		return
+	case label.Rule:
+		rule, err := label.ParseRule("zone in (a,b)")
+		if err != nil {
+			panic(err)
+		}
+		v.Set(reflect.ValueOf(rule))
+		return
 	case ledger.State:
 		v.Set(reflect.ValueOf(ledger.Active))
 		return
@@ -235,6 +242,9 @@ func TestDecodingRefuses(t *testing.T) {
 		"a label without a name": func(r *storev1.AllocationRecord) { r.Allocation.Labels[""] = "x" },
 		"such a wish": func(r *storev1.AllocationRecord) {
 			r.Wishes = &bursarv1.HostWishes{RequiredLabels: map[string]string{"": "x"}}
+		},
+		"a rule that is none": func(r *storev1.AllocationRecord) {
+			r.Wishes = &bursarv1.HostWishes{AvoidedRules: []string{"zone within (a)"}}
 		},
 		"a time after 2262":   func(r *storev1.AllocationRecord) { r.Allocation.EndTime = &timestamppb.Timestamp{Seconds: 1 << 40} },
 		"a time that wraps":   func(r *storev1.AllocationRecord) { r.PassedSince = &timestamppb.Timestamp{Seconds: math.MaxInt64} },

@@ -31,6 +31,11 @@ func (w *wire) record(a *ledger.Allocation) {
 		w.labels(2, a.Wishes.Required)
 		w.labels(3, a.Wishes.Preferred)
 		w.texts(4, a.Wishes.Avoid)
+		if r := a.Wishes.Rules; r != nil {
+			w.rules(60, r.Required)
+			w.rules(61, r.Preferred)
+			w.rules(62, r.Avoided)
+		}
 		w.close(at)
 	}
 	w.duration(4, a.ReservationTTL)
@@ -293,6 +298,12 @@ func (w *wire) text(field protowire.Number, s string) {
 func (w *wire) texts(field protowire.Number, list []string) {
 	for _, s := range list {
 		w.element(field, s)
+	}
+}
+
+func (w *wire) rules(field protowire.Number, list []label.Rule) {
+	for i := range list {
+		w.element(field, list[i].String())
 	}
 }
 

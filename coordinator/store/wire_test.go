@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/label"
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -124,8 +125,18 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 			Id: w.Host, RequiredLabels: convert.LabelsToProto(w.Required), PreferredLabels: convert.LabelsToProto(w.Preferred),
 			Avoid: w.Avoid,
 		}
+		if r := w.Rules; r != nil {
+			record.Wishes.RequiredRules, record.Wishes.PreferredRules, record.Wishes.AvoidedRules = ruleTexts(r.Required), ruleTexts(r.Preferred), ruleTexts(r.Avoided)
+		}
 	}
 	return record
+}
+
+func ruleTexts(rules []label.Rule) (texts []string) {
+	for _, rule := range rules {
+		texts = append(texts, rule.String())
+	}
+	return texts
 }
 
 func asTimestamp(i ledger.Instant) *timestamppb.Timestamp {

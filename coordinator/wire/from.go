@@ -39,11 +39,14 @@ func TimeFrom(field string, m *timestamppb.Timestamp) (ledger.Instant, error) {
 
 // WishesFrom reads which hosts a request wants. The error is a *ledger.FieldError.
 func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
-	if m == nil || (m.GetId() == "" && len(m.GetRequiredLabels())+len(m.GetPreferredLabels())+len(m.GetAvoid()) == 0) {
+	rules, err := rulesFrom(m)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil || (m.GetId() == "" && len(m.GetRequiredLabels())+len(m.GetPreferredLabels())+len(m.GetAvoid()) == 0 && rules == nil) {
 		return nil, nil //nolint:nilnil // no wishes are nil
 	}
-	w := &ledger.Wishes{Host: m.GetId(), Avoid: m.GetAvoid()}
-	var err error
+	w := &ledger.Wishes{Host: m.GetId(), Avoid: m.GetAvoid(), Rules: rules}
 	if w.Required, err = convert.LabelsFromProto(m.GetRequiredLabels()); err != nil {
 		return nil, InField("host.required_", err)
 	}
@@ -51,6 +54,28 @@ func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 		return nil, InField("host.preferred_", err)
 	}
 	return w, nil
+}
+
+// rulesFrom reads the conditions on the labels of a host; nil: there are none.
+func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
+	if len(m.GetRequiredRules())+len(m.GetPreferredRules())+len(m.GetAvoidedRules()) == 0 {
+		return nil, nil //nolint:nilnil // no rules are nil
+	}
+	rules := &ledger.Rules{}
+	for _, list := range []struct {
+		field string
+		texts []string
+		into  *[]label.Rule
+	}{
+		{"host.required_rules", m.GetRequiredRules(), &rules.Required}, {"host.preferred_rules", m.GetPreferredRules(), &rules.Preferred},
+		{"host.avoided_rules", m.GetAvoidedRules(), &rules.Avoided},
+	} {
+		var err error
+		if *list.into, err = convert.RulesFromProto(list.texts); err != nil {
+			return nil, InField(list.field, err)
+		}
+	}
+	return rules, nil
 }
 
 // addressKey is the form of an address in the hash of a request. Stored hashes have it, so it never
@@ -87,6 +112,14 @@ func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 		f.Labels(w.Preferred)
 		for _, id := range w.Avoid {
 			f.Text(id)
+		}
+		if r := w.Rules; r != nil {
+			for i, list := range [][]label.Rule{r.Required, r.Preferred, r.Avoided} {
+				for _, rule := range list {
+					f.Number(int64(i))
+					f.Text(rule.String())
+				}
+			}
 		}
 	}
 	if launch := c.Launch; launch != nil {

@@ -8,6 +8,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -139,6 +140,19 @@ func quantity(v resource.Vector, dimension string) *int64 {
 		return &quantity
 	}
 	return nil
+}
+
+// RulesFromProto reads conditions on labels; nil: there are none. The error is a *label.FieldError
+// whose field is the index.
+func RulesFromProto(texts []string) (rules []label.Rule, err error) {
+	for i, text := range texts {
+		rule, err := label.ParseRule(text)
+		if wrong, ok := errors.AsType[*label.FieldError](err); ok {
+			return nil, &label.FieldError{Field: "[" + strconv.Itoa(i) + "]", Value: text, Want: wrong.Want}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
 }
 
 // LabelsFromProto returns the labels of a message.

@@ -99,6 +99,14 @@ attacked() {
   agent h1 "tokenFile: $TOK/agent1"$'\n'"trustedUsers: [trusted]"$'\n'"$more"
 }
 
+# may_launch NAME ACCOUNT: the identity may have engines started as an account of the hosts, once the
+# coordinator has read its file again: within a moment.
+may_launch() {
+  sed -i -E "s/^  - name: $1\$/&\n    mayLaunch: [$2]/" "$WORK/identities.yaml"
+  grep -q mayLaunch "$WORK/identities.yaml"
+  kill -HUP "$COORDINATOR"
+}
+
 # --- PostgreSQL, Consul, and coordinators that share them ----------------------------------------
 
 PGPORT=$((PORT + 1))

@@ -51,6 +51,7 @@ func startRemoteEvery(t *testing.T, engines string, interval time.Duration) (p *
 			t.Fatal(err)
 		}
 	}
+	p.write("alice.token", tokens["alice"])
 	var err error
 	if alice, err = client.New(p.address, client.WithToken(func() (string, error) { return tokens["alice"], nil })); err != nil {
 		t.Fatal(err)

@@ -138,10 +138,29 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	if rapid.Bool().Draw(t, "has wishes") {
 		a.Wishes = &ledger.Wishes{
 			Host: text(t, "wished host"), Required: Labels(t, "required"), Preferred: Labels(t, "preferred"),
-			Avoid: rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "avoid"),
+			Avoid: rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "avoid"), Rules: rules(t),
 		}
 	}
 	return a
+}
+
+// rules draws conditions on labels; nil: there are none.
+func rules(t *rapid.T) *ledger.Rules {
+	draw := func(name string) (list []label.Rule) {
+		for _, text := range rapid.SliceOfN(rapid.SampledFrom([]string{"zone in (a,b)", "!old", "cores>8", `disk!="a, b"`}), 0, 2).Draw(t, name) {
+			rule, err := label.ParseRule(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, rule)
+		}
+		return list
+	}
+	r := &ledger.Rules{Required: draw("required rules"), Preferred: draw("preferred rules"), Avoided: draw("avoided rules")}
+	if len(r.Required)+len(r.Preferred)+len(r.Avoided) == 0 {
+		return nil
+	}
+	return r
 }
 
 // start draws the start of an engine; nil if there is nothing to know of it.

@@ -50,7 +50,7 @@ func (m *model) commit(c ledger.Changes) {
 			a.ApplicationIDs = nil
 		}
 		if a.Wishes != nil && len(a.Wishes.Avoid) == 0 {
-			a.Wishes = &ledger.Wishes{Host: a.Wishes.Host, Required: a.Wishes.Required, Preferred: a.Wishes.Preferred}
+			a.Wishes = &ledger.Wishes{Host: a.Wishes.Host, Required: a.Wishes.Required, Preferred: a.Wishes.Preferred, Rules: a.Wishes.Rules}
 		}
 		m.allocations[a.ID] = a
 	}

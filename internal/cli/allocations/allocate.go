@@ -47,6 +47,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		Args: cmdline.NoArguments,
 	}
 	f := requests.AddFlags(cmd)
+	requests.AddNameFlag(cmd, f)
 	requests.AddPlaceFlags(cmd, f)
 	async := cmd.Flags().Bool("async", false, "do not wait here: print the id of the request that waits")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

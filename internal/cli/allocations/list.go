@@ -24,11 +24,17 @@ With --since or --until it shows those that ended in that time, the latest
 first. Each takes a time in this machine's zone, as tables have it, a day, or
 how long ago that was.
 
+Of an engine that was started from elsewhere (bursar submit, bursar run
+--remote) an id shows the program, the folder with its output on its host, and
+each try that failed. The phase says whether it is ready: starting, ready, or
+failed with the reason. An engine that says nothing about that has no phase.
+
 An engine that uses more than it is entitled to is marked. The mark says how
 much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --mine --state waiting
+  bursar allocations --name sweep --phase starting
   bursar allocations --ended --limit 20
   bursar allocations --since 2h
   bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
@@ -43,6 +49,8 @@ much more it used when this was noticed, and what its host does about it.`,
 	flags.BoolVar(&f.Mine, "mine", false, "only your own: with your name as the label user")
 	flags.Var(cmdline.HostFlag{ID: &f.Host}, "host", "only on this host")
 	flags.StringSliceVar(&f.States, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
+	flags.StringSliceVar(&f.Phases, "phase", nil, "only engines in this phase: starting, ready or failed; repeatable")
+	flags.Var(cmdline.NameFlag{Name: &f.Name}, "name", "only those with this name, as --name of run, submit and allocate gives it")
 	flags.BoolVar(&f.Ended, "ended", false, "also those that have ended, newest first")
 	flags.Var(&f.Since, "since", "that ended at this time or later: 2027-01-31, '2027-01-31 08:00:00', or 2h for 2 hours ago")
 	flags.Var(&f.Until, "until", "that ended before this time")

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -78,6 +80,37 @@ func (f HostFlag) Set(text string) error {
 	return nil
 }
 
+// NameFlag is the name of an allocation. An empty one is refused: it comes from a variable that is
+// not set.
+type NameFlag struct{ Name *string }
+
+func (f NameFlag) String() string {
+	if f.Name == nil {
+		return ""
+	}
+	return *f.Name
+}
+
+// Type names the form in help texts.
+func (f NameFlag) Type() string { return "string" }
+
+// maxName is the longest name of the contract, in bytes.
+const maxName = 128
+
+// Set reads a name.
+func (f NameFlag) Set(text string) error {
+	switch {
+	case text == "":
+		return errors.New("want a name, or no --name")
+	case len(text) > maxName:
+		return fmt.Errorf("has %d bytes: want at most %d", len(text), maxName)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return errors.New("want UTF-8 without control characters")
+	}
+	*f.Name = text
+	return nil
+}
+
 // AddDuration adds a flag. It keeps the value that is there as the default.
 func AddDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
 	flags.VarP(DurationFlag{into}, name, shorthand, usage)
@@ -123,7 +156,7 @@ func FlagMistake(_ *cobra.Command, err error) error {
 		return fmt.Errorf("--%s %q: want %s", flag.Name, wrong.GetValue(), want)
 	}
 	switch flag.Value.(type) {
-	case *TimeFlag, HostFlag:
+	case *TimeFlag, HostFlag, NameFlag:
 		return fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), cause)
 	}
 	return fmt.Errorf("--%s %s: %w", flag.Name, render.Shown(wrong.GetValue()), cause)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/launches"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/requests"
 	"github.com/bursar/bursar/internal/cli/servers"
@@ -40,7 +41,7 @@ func addDetachFlags(cmd *cobra.Command) *detachFlags {
 	flags.BoolVar(&f.detach, "detach", false, "let the agent start the command and keep it, print its allocation's ID, and do not wait")
 	flags.StringVar(&f.user, "user", "", "with --detach: the account that it runs as; only trusted callers may name another than their own")
 	flags.StringVar(&f.dir, "workdir", "", "with --detach: the directory it runs in (default the current one, with --user that user's home)")
-	flags.StringVar(&f.logs, "log-dir", "", "with --detach: the folder for its files stdout and stderr (default: the agent makes one)")
+	flags.StringVar(&f.logs, "log-dir", "", "with --detach or --remote: the folder on its host for its files stdout and stderr (default: the agent makes one)")
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE in its environment, or NAME for the value it has here; repeatable")
 	flags.BoolVar(&f.allEnv, "env-all", false, "with --detach: all of this program's environment but secrets of bursar")
 	_ = cmd.MarkFlagDirname("workdir")
@@ -74,7 +75,7 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 			}
 		}
 	}
-	pairs, err := namedVariables(f.env)
+	pairs, err := launches.NamedVariables(f.env)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/storefacts"
 )
 
@@ -24,20 +23,4 @@ func inherited() []string {
 		name, _, _ := strings.Cut(pair, "=")
 		return isSecret(name)
 	})
-}
-
-// namedVariables are the variables that --env names, in its order: NAME=VALUE, or NAME for the
-// value here.
-func namedVariables(list []string) (pairs []string, err error) {
-	for _, pair := range list {
-		name, _, given := strings.Cut(pair, "=")
-		if name == "" {
-			return nil, failure.Usagef("--env %q: want NAME=VALUE or NAME", pair)
-		}
-		if !given {
-			pair = name + "=" + os.Getenv(name)
-		}
-		pairs = append(pairs, pair)
-	}
-	return pairs, nil
 }

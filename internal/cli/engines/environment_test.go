@@ -3,6 +3,8 @@ package engines
 import (
 	"slices"
 	"testing"
+
+	"github.com/bursar/bursar/internal/cli/launches"
 )
 
 // What a command is started with has no secret of this program, unless --env names it.
@@ -32,10 +34,10 @@ func TestSecretsAreNotInherited(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if pairs, err := namedVariables([]string{"PGPASSWORD", "A=b=c"}); err != nil || !slices.Equal(pairs, []string{"PGPASSWORD=x", "A=b=c"}) {
+	if pairs, err := launches.NamedVariables([]string{"PGPASSWORD", "A=b=c"}); err != nil || !slices.Equal(pairs, []string{"PGPASSWORD=x", "A=b=c"}) {
 		t.Errorf("%q, %v", pairs, err)
 	}
-	if _, err := namedVariables([]string{"=x"}); err == nil {
+	if _, err := launches.NamedVariables([]string{"=x"}); err == nil {
 		t.Error("a variable without a name is accepted")
 	}
 }

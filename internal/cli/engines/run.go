@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/launches"
 	"github.com/bursar/bursar/internal/cli/requests"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -69,6 +70,11 @@ const runExamples = `  bursar run --memory 256MiB --cpu 500m --label user=$USER 
   bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py
   bursar run --detach -m 4GiB -c 2 -l user=$USER --env-all \
     -- spark-submit job.py
+
+  # on another host, with its output here and in a file
+  bursar run --remote -m 4GiB -c 2 --require 'zone in (a, b)' --wait 1h \
+    -o result.txt -- python3 /shared/job.py
+
   bursar run -m 4GiB -l user=alice --wait 5m \
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
     -- spark-submit --master yarn job.py`
@@ -77,13 +83,15 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- COMMAND [ARGUMENT…]",
 		Short:   "Start a command when there is room, and give all back at its end",
-		Long:    runText,
+		Long:    runText + runRemoteText,
 		Example: runExamples,
-		Args:    cmdline.AtLeastOne,
+		Args:    runArguments,
 	}
 	f := requests.AddFlags(cmd)
+	requests.AddNameFlag(cmd, f)
 	grace := cmdline.NewDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
+	placed := addRemoteFlags(cmd, f)
 	limit := cmd.Flags().Bool("limit", false, "have the kernel cap memory and cores at what is granted (default: as the host's policy says)")
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,6 +100,12 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 			return err
 		}
 		c.Warn(f.Doubts())
+		if err := placed.check(cmd, detached); err != nil {
+			return err
+		}
+		if placed.remote {
+			return placed.run(cmd, c, req, args, detached, *grace, *limit)
+		}
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
@@ -103,13 +117,21 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 			detached.limit = *limit
 			return runDetached(cmd.Context(), c.Reporter, cl, req, args, detached)
 		}
-		env, err := namedVariables(detached.env)
+		env, err := launches.NamedVariables(detached.env)
 		if err != nil {
 			return err
 		}
 		return runHere(cmd.Context(), c, cl, client.RunOptions{Request: req, Grace: *grace, Limit: *limit}, args, env)
 	}
 	return cmd
+}
+
+// runArguments are those of run. With --remote a script may be in place of the command.
+func runArguments(cmd *cobra.Command, args []string) error {
+	if cmd.Flags().Changed("remote") {
+		return nil
+	}
+	return cmdline.AtLeastOne(cmd, args)
 }
 
 // run runs a command with some options of client.Run. It fills in the others.

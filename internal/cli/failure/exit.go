@@ -27,6 +27,8 @@ const (
 	ExitNoResources = 75
 	ExitNotAllowed  = 77
 	ExitConfig      = 78
+	// ExitTimedOut is as timeout(1) uses it.
+	ExitTimedOut = 124
 	// ExitNotExecutable, ExitNotFound and ExitSignal are as the shell and env(1) use them.
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
@@ -71,6 +73,7 @@ func ExitCode(err error) int {
 		file    *yamlfile.Error
 		missing *NoSuchError
 		vague   *AmbiguousError
+		shared  *SharedNameError
 		text    *NotUTF8Error
 	)
 	switch {
@@ -80,7 +83,7 @@ func ExitCode(err error) int {
 		return exit.Code
 	case errors.As(err, &usage), errors.As(err, &target), errors.As(err, &wrong), errors.As(err, &text):
 		return ExitUsage
-	case errors.As(err, &file), errors.As(err, &vague):
+	case errors.As(err, &file), errors.As(err, &vague), errors.As(err, &shared):
 		return ExitData
 	case errors.As(err, &missing), IsNoFile(err) && !isCall(err):
 		return ExitNoSuchThing
@@ -153,6 +156,21 @@ func (e *AmbiguousError) Error() string {
 		list += ", …"
 	}
 	return fmt.Sprintf("%q is the beginning of several %ss: %s", e.Prefix, e.What, list)
+}
+
+// SharedNameError says that several allocations have a name that was to name one.
+type SharedNameError struct {
+	Name string
+	IDs  []string
+	More bool
+}
+
+func (e *SharedNameError) Error() string {
+	list := strings.Join(e.IDs, ", ")
+	if e.More {
+		list += ", …"
+	}
+	return fmt.Sprintf("several allocations have the name %q: want an id of them: %s", e.Name, list)
 }
 
 // isNumber reports whether a text is the index of a list.

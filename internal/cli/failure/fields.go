@@ -7,7 +7,7 @@ import (
 // TypedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
 // --label user for labels[user]. A field for which the command has no flag keeps its name.
 func (r *Reporter) TypedAs(field string) string {
-	path := strings.TrimPrefix(field, "request.")
+	path := strings.TrimPrefix(strings.TrimPrefix(field, "request."), "launch.")
 	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
 		path = path[i+len(": "):]
 	}
@@ -30,6 +30,9 @@ func (r *Reporter) TypedAs(field string) string {
 		if known, ok := flagsOfFields()[path]; ok {
 			flag = known
 		}
+	}
+	if path == "working_directory" && strings.HasPrefix(field, "launch.") || flag == "workdir" && r.Flags != nil && r.Flags.Lookup(flag) == nil {
+		flag = "dir"
 	}
 	if r.Flags == nil || r.Flags.Lookup(flag) == nil {
 		return field
@@ -66,6 +69,10 @@ func flagsOfFields() map[string]string {
 		"labels": "label", "reservation_ttl": "ttl", "host_id": "host", "states": "state", "after_revision": "after",
 		"ended_since": "since", "ended_before": "until",
 		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
+		"host.required_rules": "require", "host.preferred_rules": "prefer", "host.avoided_rules": "avoid",
+		"account": "account", "ready.port": "ready-port", "ready.file": "ready-file", "ready.line.pattern": "ready-line", "ready.line": "ready-line",
+		"ready.command.command": "ready-command", "ready.command": "ready-command", "ready.within": "ready-within", "ready": "ready-port",
+		"required_files": "need-file", "required_variables": "need-variable", "secrets": "secret", "phases": "phase", "tail_lines": "tail",
 		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
 		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",
 		"guaranteed.external": "guaranteed-external", "length": "for",

@@ -19,6 +19,8 @@ type Filter struct {
 	Mine   bool
 	Host   string
 	States []string
+	Phases []string
+	Name   string
 	Ended  bool
 	Since  cmdline.TimeFlag
 	Until  cmdline.TimeFlag
@@ -31,7 +33,7 @@ func (f *Filter) Text() string {
 	if f.Mine {
 		mine = "--mine"
 	}
-	return cmdline.FiltersOf(f.Labels.Text(), mine, cmdline.FilterText("--host", f.Host), cmdline.FilterText("--state", f.States...), cmdline.FilterText("--since", f.Since.Text), cmdline.FilterText("--until", f.Until.Text))
+	return cmdline.FiltersOf(f.Labels.Text(), mine, cmdline.FilterText("--host", f.Host), cmdline.FilterText("--state", f.States...), cmdline.FilterText("--phase", f.Phases...), cmdline.FilterText("--name", f.Name), cmdline.FilterText("--since", f.Since.Text), cmdline.FilterText("--until", f.Until.Text))
 }
 
 // MaxPage is the largest page that the contract allows.
@@ -66,7 +68,7 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 			return nil, false, err
 		}
 	}
-	req := &bursarv1.AllocationServiceListRequest{Labels: labels, HostId: f.Host, Ended: f.Ended, PageSize: MaxPage, EndedSince: f.Since.Message(), EndedBefore: f.Until.Message()}
+	req := &bursarv1.AllocationServiceListRequest{Labels: labels, HostId: f.Host, Ended: f.Ended, PageSize: MaxPage, EndedSince: f.Since.Message(), EndedBefore: f.Until.Message(), Name: f.Name}
 	if most > 0 {
 		req.PageSize = int32(min(most, MaxPage-1) + 1) // one more shows whether there are more
 	}
@@ -79,6 +81,13 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 			return nil, false, failure.Usagef("--state %q: has not ended, and %s shows what has: want released, expired, canceled or lost", name, flag)
 		}
 		req.States = append(req.States, bursarv1.AllocationState(state))
+	}
+	for _, name := range f.Phases {
+		phase, known := bursarv1.Phase_value["PHASE_"+strings.ToUpper(name)]
+		if !known || phase == 0 {
+			return nil, false, failure.Usagef("--phase %q: want %s", name, strings.Join(phaseNames(), ", "))
+		}
+		req.Phases = append(req.Phases, bursarv1.Phase(phase))
 	}
 	all = &bursarv1.AllocationServiceListResponse{}
 	for page, err := range cl.ListAllocations(ctx, req) {
@@ -128,6 +137,15 @@ func lives(state bursarv1.AllocationState) bool {
 	default:
 		return false
 	}
+}
+
+// phaseNames lists the phases of engines as they are typed.
+func phaseNames() []string {
+	var names []string
+	for n := 1; n < len(bursarv1.Phase_name); n++ {
+		names = append(names, render.Phase(bursarv1.Phase(n)))
+	}
+	return names
 }
 
 // stateNames lists the states of allocations as they are typed.

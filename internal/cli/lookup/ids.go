@@ -22,7 +22,7 @@ const (
 )
 
 // AllocationID completes the beginning of an allocation's id, live or ended, or finds it by its
-// request id. A whole id is taken as it is.
+// request id or its name. A whole id is taken as it is.
 func AllocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
 		return "", failure.Usagef("an id that is empty")
@@ -50,7 +50,7 @@ func AllocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: text})
 	switch {
 	case client.NotFound(err) || client.Invalid(err):
-		return "", &failure.NoSuchError{What: "allocation", ID: text}
+		return allocationNamed(ctx, cl, text)
 	case err != nil:
 		return "", err
 	}
@@ -156,7 +156,11 @@ func CompleteAllocations(c *servers.Connections) cobra.CompletionFunc {
 		}
 		var found []cobra.Completion
 		for _, a := range page.GetAllocations() {
-			found = append(found, cobra.CompletionWithDesc(a.GetId(), render.AllocationState(a.GetState())+" "+render.LabelsText(a.GetLabels())))
+			about := render.AllocationState(a.GetState()) + " " + render.LabelsText(a.GetLabels())
+			if a.GetName() != "" {
+				about = a.GetName() + " " + about
+			}
+			found = append(found, cobra.CompletionWithDesc(a.GetId(), about))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	})
@@ -241,6 +245,7 @@ func Complete(c *servers.Connections, cmd *cobra.Command) {
 		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),
+		"phase": cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails if there is no such flag

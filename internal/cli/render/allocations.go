@@ -27,27 +27,32 @@ func PrintAllocations(out *Printer, allocations []*bursarv1.Allocation, filter s
 		out.Sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
-	header := []string{"ID", "STATE", "HOST", "MEMORY", "MEMORY USED", "CORES", "CORES USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
-	if out.Wide() {
+	header, rows := allocationTable(out.Wide(), time.Now(), allocations)
+	out.Table(header, rows)
+}
+
+// allocationTable is the table of some allocations. Columns that are empty in all rows are not
+// shown.
+func allocationTable(wide bool, now time.Time, allocations []*bursarv1.Allocation) (header []string, rows [][]string) {
+	header = []string{"ID", "NAME", "STATE", "PHASE", "HOST", "MEMORY", "MEMORY USED", "CORES", "CORES USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
+	if wide {
 		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
 	}
 	header = append(header, "NOTE")
-	now := time.Now()
-	var rows [][]string
 	for _, a := range allocations {
 		entitled, measured := OrEmpty(EntitledOrRequested(a)), OrEmpty(a.GetMeasured())
 		row := []string{
-			a.GetId(), AllocationState(a.GetState()), a.GetHostId(),
+			a.GetId(), a.GetName(), AllocationState(a.GetState()), Phase(a.GetPhase()), a.GetHostId(),
 			Optional(resource.Memory, entitled.MemoryBytes), Optional(resource.Memory, MemoryInUse(measured, a.GetUnreclaimableBytes())),
 			Optional(resource.CPU, entitled.CpuMillis), Optional(resource.CPU, measured.CpuMillis),
 			OverUseText(a, now), otherText(entitled), Since(a.GetCreateTime(), now), pid(a), LabelsText(a.GetLabels()),
 		}
-		if out.Wide() {
+		if wide {
 			row = append(row, a.GetCaller(), Count(int64(a.GetPriority())), ends(a, now), a.GetAddress(), a.GetRequestId())
 		}
 		rows = append(rows, append(row, allocationNote(a)))
 	}
-	out.Table(header, rows)
+	return header, rows
 }
 
 // PrintAllocation prints all facts of an allocation.
@@ -55,8 +60,10 @@ func PrintAllocation(out *Printer, a *bursarv1.Allocation) {
 	now := time.Now()
 	facts := []string{
 		"id", a.GetId(),
+		"name", a.GetName(),
 		"state", AllocationState(a.GetState()),
 		"reason", a.GetReason(),
+		"ready", readyText(a, now),
 		"note", strings.Join(allocationNotes(a), ", "),
 		"labels", LabelsText(a.GetLabels()),
 		"requested", ResourceText(a.GetRequested()),
@@ -69,6 +76,8 @@ func PrintAllocation(out *Printer, a *bursarv1.Allocation) {
 	facts = append(facts, overUseFacts(a, now)...)
 	facts = append(facts, incidentFacts(a)...)
 	facts = append(facts,
+		"program", programText(a.GetLaunch()),
+		"output", outputText(a),
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),
 		"main process", LeaderEndText(a, now),
@@ -88,6 +97,7 @@ func PrintAllocation(out *Printer, a *bursarv1.Allocation) {
 		"stop failed", a.GetStopError(),
 		"revision", fmt.Sprint(a.GetRevision()),
 	)
+	facts = append(facts, tryFacts(a.GetLaunch())...)
 	name := "error output"
 	for line := range strings.SplitSeq(a.GetErrorOutput(), "\n") {
 		facts = append(facts, name, line)

@@ -42,6 +42,9 @@ func (p *Printer) IsJSON() bool { return p.Form == OutputJSON }
 // Wide reports whether the user wants all columns.
 func (p *Printer) Wide() bool { return p.Form == OutputWide }
 
+// IsForm reports whether a text names a form of the data.
+func IsForm(text string) bool { return text == OutputTable || text == OutputWide || text == OutputJSON }
+
 // Write writes data. The error is the first one that there was.
 func (p *Printer) Write(text []byte) (int, error) { return p.out.write(text, p.IsJSON()) }
 

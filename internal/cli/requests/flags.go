@@ -20,14 +20,21 @@ type Flags struct {
 	Resource                 cmdline.SizeFlags
 	Labels, required, wanted cmdline.LabelFlag
 	avoid                    []string
-	host, RequestID          string
+	rules, better, worse     []string // of hosts: required, preferred, to be avoided
+	host, RequestID, name    string
 	wait, reservation        time.Duration
 	priority                 int32
 }
 
+// Defaults are the values of flags that nobody sets.
+type Defaults struct{ Wait time.Duration }
+
 // AddFlags adds the flags of a request to a command.
-func AddFlags(cmd *cobra.Command) *Flags {
-	f := &Flags{Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
+func AddFlags(cmd *cobra.Command) *Flags { return AddFlagsWith(cmd, Defaults{}) }
+
+// AddFlagsWith is AddFlags with other defaults.
+func AddFlagsWith(cmd *cobra.Command, d Defaults) *Flags {
+	f := &Flags{wait: d.Wait, Labels: cmdline.LabelFlag{}, required: cmdline.LabelFlag{}, wanted: cmdline.LabelFlag{}}
 	cmdline.AddSizeFlags(cmd, &f.Resource)
 	flags := cmd.Flags()
 	flags.VarP(f.Labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
@@ -38,14 +45,9 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	return f
 }
 
-// AddPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
-// is for the agent's host.
-func AddPlaceFlags(cmd *cobra.Command, f *Flags) {
-	flags := cmd.Flags()
-	flags.Var(cmdline.HostFlag{ID: &f.host}, "host", "on this host and no other; with --wait it need not be there yet")
-	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
-	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
-	flags.Var(cmdline.NamesFlag{Names: &f.avoid, What: "host"}, "avoid", "not on this host; repeatable")
+// AddNameFlag adds the flag for the name of an allocation.
+func AddNameFlag(cmd *cobra.Command, f *Flags) {
+	cmd.Flags().Var(cmdline.NameFlag{Name: &f.name}, "name", "a name for people, at most 128 bytes; several may have the same")
 }
 
 // Doubts lists the labels of the request that are hardly meant.
@@ -86,7 +88,7 @@ func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
 		}
 	}
 	req := &bursarv1.AllocateRequest{
-		RequestId: f.RequestID, Labels: maps.Clone(map[string]string(f.Labels)), Resource: f.Resource.Message(), Priority: f.priority,
+		RequestId: f.RequestID, Labels: maps.Clone(map[string]string(f.Labels)), Resource: f.Resource.Message(), Priority: f.priority, Name: f.name,
 	}
 	if f.wait > 0 {
 		req.Wait = durationpb.New(f.wait)
@@ -94,9 +96,10 @@ func (f *Flags) Request() (*bursarv1.AllocateRequest, error) {
 	if f.reservation > 0 {
 		req.ReservationTtl = durationpb.New(f.reservation)
 	}
-	if f.host != "" || len(f.required)+len(f.wanted)+len(f.avoid) > 0 {
+	if f.host != "" || len(f.required)+len(f.wanted)+len(f.avoid)+len(f.rules)+len(f.better)+len(f.worse) > 0 {
 		req.Host = &bursarv1.HostWishes{
 			Id: f.host, RequiredLabels: f.required, PreferredLabels: f.wanted, Avoid: slices.Clone(f.avoid),
+			RequiredRules: f.rules, PreferredRules: f.better, AvoidedRules: f.worse,
 		}
 	}
 	return req, nil

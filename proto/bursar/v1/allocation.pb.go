@@ -1657,7 +1657,17 @@ type HostWishes struct {
 	// More matches are better; none is fine.
 	PreferredLabels map[string]string `protobuf:"bytes,3,rep,name=preferred_labels,json=preferredLabels,proto3" json:"preferred_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Ids of hosts not to use.
-	Avoid         []string `protobuf:"bytes,4,rep,name=avoid,proto3" json:"avoid,omitempty"`
+	Avoid []string `protobuf:"bytes,4,rep,name=avoid,proto3" json:"avoid,omitempty"`
+	// Conditions on the labels of the host, all of which must hold, in the syntax of Kubernetes' label
+	// selectors: "zone in (a,b)", "zone notin (a,b)", "zone!=a", "gpu", "!gpu", "cores>8", "cores<8".
+	// As there, notin and != also hold without the label, and > and < compare whole numbers. A value
+	// with a comma, a bracket or a blank is in double quotes. An older coordinator ignores these and
+	// the following conditions.
+	RequiredRules []string `protobuf:"bytes,60,rep,name=required_rules,json=requiredRules,proto3" json:"required_rules,omitempty"`
+	// Conditions that count as preferred_labels do.
+	PreferredRules []string `protobuf:"bytes,61,rep,name=preferred_rules,json=preferredRules,proto3" json:"preferred_rules,omitempty"`
+	// A host for which one of these holds is not used.
+	AvoidedRules  []string `protobuf:"bytes,62,rep,name=avoided_rules,json=avoidedRules,proto3" json:"avoided_rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1716,6 +1726,27 @@ func (x *HostWishes) GetPreferredLabels() map[string]string {
 func (x *HostWishes) GetAvoid() []string {
 	if x != nil {
 		return x.Avoid
+	}
+	return nil
+}
+
+func (x *HostWishes) GetRequiredRules() []string {
+	if x != nil {
+		return x.RequiredRules
+	}
+	return nil
+}
+
+func (x *HostWishes) GetPreferredRules() []string {
+	if x != nil {
+		return x.PreferredRules
+	}
+	return nil
+}
+
+func (x *HostWishes) GetAvoidedRules() []string {
+	if x != nil {
+		return x.AvoidedRules
 	}
 	return nil
 }
@@ -3868,14 +3899,17 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\"\n" +
 	"\rout_of_memory\x18\x03 \x01(\bR\voutOfMemoryB\a\n" +
-	"\x05_code\"\x98\x04\n" +
+	"\x05_code\"\xc0\x05\n" +
 	"\n" +
 	"HostWishes\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x02id\x12\x9d\x01\n" +
 	"\x0frequired_labels\x18\x02 \x03(\v2).bursar.v1.HostWishes.RequiredLabelsEntryBI\xbaHF\x9a\x01C\x10\x10\"#r!2\x1f^[a-zA-Z][a-zA-Z0-9_./-]{0,62}$*\x1ar\x18\x18\xff\x012\x13^[^\\x00-\\x1f\\x7f]*$R\x0erequiredLabels\x12\xa0\x01\n" +
 	"\x10preferred_labels\x18\x03 \x03(\v2*.bursar.v1.HostWishes.PreferredLabelsEntryBI\xbaHF\x9a\x01C\x10\x10\"#r!2\x1f^[a-zA-Z][a-zA-Z0-9_./-]{0,62}$*\x1ar\x18\x18\xff\x012\x13^[^\\x00-\\x1f\\x7f]*$R\x0fpreferredLabels\x12&\n" +
 	"\x05avoid\x18\x04 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10\x80\x02\"\x05r\x03\x18\xfd\x01R\x05avoid\x1aA\n" +
+	"\x10\x80\x02\"\x05r\x03\x18\xfd\x01R\x05avoid\x126\n" +
+	"\x0erequired_rules\x18< \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\x80\bR\rrequiredRules\x128\n" +
+	"\x0fpreferred_rules\x18= \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\x80\bR\x0epreferredRules\x124\n" +
+	"\ravoided_rules\x18> \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x10\"\x05r\x03\x18\x80\bR\favoidedRules\x1aA\n" +
 	"\x13RequiredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +

@@ -1,0 +1,38 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/bursar/bursar/label"
+)
+
+func TestConditionsAdmitHosts(t *testing.T) {
+	in, old, ssd := ruleOf(t, "zone in (a,b)"), ruleOf(t, "old"), ruleOf(t, "disk=ssd")
+	rules := &Rules{Required: []label.Rule{in}, Preferred: []label.Rule{ssd}, Avoided: []label.Rule{old}}
+	for name, test := range map[string]struct {
+		labels label.Set
+		admits bool
+		prefer int
+	}{
+		"all":           {label.Of("zone", "a", "disk", "ssd"), true, 1},
+		"not better":    {label.Of("zone", "b"), true, 0},
+		"none":          {nil, false, 0},
+		"another":       {label.Of("zone", "c", "disk", "ssd"), false, 1},
+		"to be avoided": {label.Of("zone", "a", "old", ""), false, 0},
+	} {
+		h := &host{HostRecord: HostRecord{Labels: test.labels}}
+		if got := h.suits(&Wishes{Rules: rules}); got != test.admits || rules.Prefer(test.labels) != test.prefer {
+			t.Errorf("%s: %v, %d; want %v, %d", name, got, rules.Prefer(test.labels), test.admits, test.prefer)
+		}
+	}
+	none := (*Rules)(nil)
+	if !none.Admit(nil) || none.Preferences() != 0 || none.bytes() != 0 || none.text() != "" {
+		t.Error("no rules are rules")
+	}
+	if text := (&Wishes{Required: label.Of("rack", "1"), Rules: rules}).text(); text != "rack=1, zone in (a,b), not old" {
+		t.Errorf("%q", text)
+	}
+	if got := rules.bytes(); got < len("zone in (a,b)")+len("old")+len("disk=ssd") {
+		t.Errorf("%d bytes", got)
+	}
+}

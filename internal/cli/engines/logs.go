@@ -1,0 +1,139 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"math"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/lookup"
+	"github.com/bursar/bursar/internal/cli/outputs"
+	"github.com/bursar/bursar/internal/cli/servers"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const logsText = `Logs prints what an engine wrote on its standard output, byte for byte; with
+--stderr what it wrote on its standard error. With -f it goes on with what the
+engine writes, until the engine has ended. If the connection is lost or another
+coordinator leads, it goes on at the next byte.
+
+The output of engines that an agent started is there: those of "bursar submit",
+"bursar run --remote" and "bursar run --detach". It is kept on the engine's
+host, also after the engine's end, as long as its files are there. If the engine
+writes more than the files hold, the oldest bytes are removed; logs says on
+standard error which bytes are gone. An engine that somebody started without an
+agent writes where its starter says.
+
+You need the right to act as the engine's user, or to operate.`
+
+// logsFlags say which output is wanted, and from where.
+type logsFlags struct {
+	stderr, follow bool
+	since          cmdline.TimeFlag
+	tail           int32
+	offset         int64
+}
+
+func logsCommand(c *servers.Connections) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Print what an engine wrote, or follow it",
+		Long:  logsText,
+		Example: `  bursar logs 3f7k
+  bursar logs -f 3f7k
+  bursar logs 3f7k --stderr --tail 20
+  bursar logs 3f7k --since 10m
+  bursar logs 3f7k > output.bin
+
+  # go on where the last call ended
+  bursar logs 3f7k --offset $(stat -c %s output.bin) >> output.bin`,
+		Args:              cmdline.ExactlyOne(),
+		ValidArgsFunction: lookup.CompleteOneAllocation(c),
+	}
+	f := logsFlags{}
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what the engine writes, until it has ended")
+	flags.BoolVar(&f.stderr, "stderr", false, "its standard error, instead of its standard output")
+	flags.Int32VarP(&f.tail, "tail", "n", 0, "so many lines before the end, and what comes then")
+	flags.Var(&f.since, "since", "from the first file that was written at this time or later: 10m, '2027-01-31 08:00:00'")
+	flags.Int64Var(&f.offset, "offset", 0, "from this byte on; the engine's first one is 0")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req, err := f.request(cmd)
+		if err != nil {
+			return err
+		}
+		cl, err := lookup.Nearest(c, cmd, args)
+		if err != nil {
+			return err
+		}
+		if req.Id, err = lookup.AllocationID(cmd.Context(), cl, args[0]); err != nil {
+			return err
+		}
+		return showLogs(cmd.Context(), c.Reporter, cl, req)
+	}
+	return cmd
+}
+
+// request is what the flags ask for. It has no id yet.
+func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
+	req := &bursarv1.LogsRequest{Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDOUT, Follow: f.follow}
+	if f.stderr {
+		req.Stream = bursarv1.OutputStream_OUTPUT_STREAM_STDERR
+	}
+	begin := ""
+	for _, name := range []string{"tail", "since", "offset"} {
+		if !cmd.Flags().Changed(name) {
+			continue
+		}
+		if begin != "" {
+			return nil, failure.Usagef("--%s and --%s: want one of them", begin, name)
+		}
+		begin = name
+	}
+	const mostLines = 1000000 // the contract's
+	switch begin {
+	case "tail":
+		if f.tail < 0 || f.tail > mostLines {
+			return nil, failure.Usagef("--tail %d: want a number of lines from 0 to %d", f.tail, mostLines)
+		}
+		req.Start = &bursarv1.LogsRequest_TailLines{TailLines: f.tail}
+	case "since":
+		req.Start = &bursarv1.LogsRequest_Since{Since: f.since.Message()}
+	case "offset":
+		if f.offset < 0 {
+			return nil, failure.Usagef("--offset %d: want a number from 0 to %d", f.offset, int64(math.MaxInt64))
+		}
+		req.Start = &bursarv1.LogsRequest_Offset{Offset: f.offset}
+	}
+	return req, nil
+}
+
+// showLogs copies an output to standard output.
+func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.LogsRequest) error {
+	// The request without a stream ends at once if nobody is there or the id is unknown.
+	if _, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: req.GetId()}); err != nil {
+		return err
+	}
+	reader := &outputs.Reader{
+		Client: cl, Request: req, To: c.Stdout(), Patience: servers.PresentPatience,
+		Gap:       func(from, to int64) { sayGap(c.Printer, req.GetStream(), from, to) },
+		Uncounted: func() { c.Sayf("bursar: its bytes were not counted: offsets begin at the oldest file that is there") },
+		Lost:      func(err error) { c.Sayf("bursar: %s%s", c.Message(err), servers.TryingAgain) },
+	}
+	if req.GetFollow() {
+		reader.Patience = 0
+	}
+	err := reader.Copy(ctx)
+	if errors.Is(err, syscall.EPIPE) {
+		return &failure.ExitError{Code: failure.ExitFailed}
+	}
+	if err == nil && reader.Total() == 0 && req.GetStart() == nil && req.GetStream() == bursarv1.OutputStream_OUTPUT_STREAM_STDOUT {
+		c.Sayf("nothing on standard output; bursar logs --stderr %s shows standard error", req.GetId())
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package engines
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
+	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/servers"
+	"github.com/bursar/bursar/internal/endreason"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// againWithin is how soon a second Ctrl-C has to follow the first one to stop the engine.
+const againWithin = 5 * time.Second
+
+// remoteSignals passes the signals that this program gets on to an engine on another host. As long
+// as the engine has not begun, the signals that end a program give the request up.
+type remoteSignals struct {
+	remote *remote
+	cancel context.CancelFunc
+	came   chan os.Signal
+	stop   func()
+
+	interrupt time.Time // when the last SIGINT came
+	stopping  bool
+}
+
+func newRemoteSignals(r *remote, cancel context.CancelFunc) *remoteSignals {
+	s := &remoteSignals{remote: r, cancel: cancel, came: make(chan os.Signal, 16)}
+	done := make(chan struct{})
+	s.stop = sync.OnceFunc(func() {
+		signal.Stop(s.came)
+		close(s.came)
+		<-done
+	})
+	signal.Notify(s.came, cmdline.NotIgnored(
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
+	go func() {
+		defer close(done)
+		for got := range s.came {
+			sig, _ := got.(syscall.Signal)
+			s.take(sig)
+		}
+	}()
+	return s
+}
+
+// take decides on one signal.
+func (s *remoteSignals) take(sig syscall.Signal) {
+	r := s.remote
+	r.mu.Lock()
+	id, begun := r.id, r.begun
+	r.mu.Unlock()
+	if !begun {
+		if isEnd(sig) {
+			r.leave(failure.ExitSignal + int(sig))
+			s.cancel()
+		}
+		return
+	}
+	again := sig == syscall.SIGINT && !s.interrupt.IsZero() && time.Since(s.interrupt) <= againWithin
+	if sig == syscall.SIGINT {
+		s.interrupt = time.Now()
+	}
+	switch {
+	case again && s.stopping:
+		r.c.Sayf("bursar: leaves the engine, which is being stopped: see bursar allocations %s", id)
+		r.leave(failure.ExitSignal + int(sig))
+		s.cancel()
+	case again:
+		s.stopEngine(id, "interrupted twice")
+	default:
+		s.pass(id, sig)
+	}
+}
+
+// pass sends a signal to the engine. If nobody can do that, a signal that ends a program stops it.
+func (s *remoteSignals) pass(id string, sig syscall.Signal) {
+	r := s.remote
+	ctx, cancel := context.WithTimeout(context.Background(), servers.PresentPatience)
+	defer cancel()
+	_, err := r.cl.Engines().Signal(ctx, &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal(sig)}) //nolint:gosec // the numbers of Linux
+	name := endreason.Signal(int32(sig))                                                                //nolint:gosec // a signal
+	switch {
+	case err == nil && sig == syscall.SIGINT:
+		r.c.Sayf("bursar: passed %s on to the engine; another one within %s stops it", name, cmdline.Hours(againWithin))
+	case err == nil, client.Precondition(err), client.NotFound(err): // it has ended
+	case connect.CodeOf(err) == connect.CodeUnimplemented && isEnd(sig):
+		s.stopEngine(id, "its caller got "+name)
+	default:
+		r.c.Sayf("bursar: %s was not passed on: %s", name, r.c.Message(err))
+	}
+}
+
+func (s *remoteSignals) stopEngine(id, reason string) {
+	r := s.remote
+	ctx, cancel := context.WithTimeout(context.Background(), servers.PresentPatience)
+	defer cancel()
+	s.stopping = true
+	r.c.Sayf("bursar: stops the engine: SIGTERM, and SIGKILL after %s", cmdline.Hours(r.grace))
+	if err := r.stopEngine(ctx, id, reason); err != nil {
+		r.c.Sayf("bursar: %s; see bursar allocations %s", r.c.Message(err), id)
+	}
+}

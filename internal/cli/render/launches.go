@@ -1,0 +1,86 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Phase is "ready" for PHASE_READY.
+func Phase(p bursarv1.Phase) string {
+	if p == bursarv1.Phase_PHASE_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(p.String(), "PHASE_"))
+}
+
+// readyText says whether an engine is ready, since when, and why not.
+func readyText(a *bursarv1.Allocation, now time.Time) string {
+	text := ""
+	switch a.GetPhase() {
+	case bursarv1.Phase_PHASE_UNSPECIFIED:
+		return ""
+	case bursarv1.Phase_PHASE_STARTING:
+		text = "not yet: starting"
+		if HasEnded(a) {
+			text = "no: ended before"
+		}
+	case bursarv1.Phase_PHASE_READY:
+		text = "yes"
+	case bursarv1.Phase_PHASE_FAILED:
+		text = "no: failed"
+	default:
+		text = Phase(a.GetPhase()) // of a later version
+	}
+	if a.GetPhaseTime() != nil {
+		text += ", " + Ago(a.GetPhaseTime(), now)
+	}
+	if a.GetPhaseReason() != "" {
+		text += ": " + a.GetPhaseReason()
+	}
+	return text
+}
+
+// outputText says where the output of a launched engine is.
+func outputText(a *bursarv1.Allocation) string {
+	folder := a.GetLaunch().GetLogDirectory()
+	if folder == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s on host %s; bursar logs %s", folder, a.GetHostId(), a.GetId())
+}
+
+// programText says what was launched, and as whom.
+func programText(l *bursarv1.Launch) string {
+	if l == nil {
+		return ""
+	}
+	text := l.GetProgram()
+	if l.GetAccount() != "" {
+		text += " as " + l.GetAccount()
+	}
+	return text
+}
+
+// tryFacts lists the tries that failed, and what each wrote last.
+func tryFacts(l *bursarv1.Launch) (facts []string) {
+	for i, try := range l.GetTries() {
+		began := "nothing was executed"
+		if try.GetExecuted() {
+			began = "it may have run"
+		}
+		text := fmt.Sprintf("on host %s, %s: %s (%s)", try.GetHostId(), TimeText(try.GetTime()), try.GetReason(), began)
+		facts = append(facts, fmt.Sprintf("try %d failed", i+1), text)
+		for line := range strings.SplitSeq(try.GetErrorOutput(), "\n") {
+			if line != "" {
+				facts = append(facts, "", line)
+			}
+		}
+	}
+	if l.GetRetries() > 0 {
+		facts = append(facts, "retries", fmt.Sprintf("%d", l.GetRetries()))
+	}
+	return facts
+}

@@ -1,0 +1,87 @@
+package label
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestRulesHoldAsKubernetesDoes(t *testing.T) {
+	host := Of("zone", "a", "cores", "16", "gpu", "", "disk", "ssd, fast", "note", "x=y")
+	for text, want := range map[string]bool{
+		"zone=a": true, "zone==a": true, "zone = a": true, "zone=b": false, "rack=a": false,
+		"zone!=a": false, "zone != b": true, "rack!=a": true,
+		"zone in (a, b)": true, "zone in(a)": true, "zone in (b,c)": false, "rack in (a)": false,
+		"zone notin (a, b)": false, "zone notin (b)": true, "rack notin (a)": true, "zone not in (b)": true,
+		"zone": true, "gpu": true, "rack": false, "!zone": false, "!rack": true, "! rack": true,
+		"cores>8": true, "cores > 16": false, "cores<17": true, "cores < 16": false, "zone>1": false, "rack<1": false, "cores>-1": true,
+		`disk="ssd, fast"`: true, `disk in ("ssd, fast", hdd)`: true, `note="x=y"`: true, "gpu=": true, `gpu!=""`: false, `zone!=""`: true, `gpu in ("")`: true,
+		"in in (a)": false, "notin": false, "zone  in  (a)": true,
+	} {
+		rule, err := ParseRule(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := rule.Holds(host); got != want {
+			t.Errorf("%s holds: %v, want %v", text, got, want)
+		}
+		again, err := ParseRule(rule.String())
+		if err != nil || again.String() != rule.String() || again.Holds(host) != want {
+			t.Errorf("%s is written as %s: %v, %v", text, rule, again, err)
+		}
+	}
+}
+
+func TestWhatIsNoRuleIsRefusedWithTheRightForm(t *testing.T) {
+	for _, text := range []string{
+		"", " ", "=a", "!", "!!a", "zone in", "zone in a", "zone in (", "zone in ()", "zone in (a", "zone in (a,)", "zone in (a) b", "zone in (,a)",
+		"zone notin", "zone within (a)", "cores>", "cores>=8", "cores > many", "cores>1.5", "zone<>a", "zone!", "zone a", "1zone", "zo ne=a",
+		"zone=a=b", "zone=(a)", `zone="a`, "zone\x00=a", "zone=a\nb", "cores>99999999999999999999", "zone != ", "zone in (a),", "zone in ((a))",
+	} {
+		rules, err := ParseRules(text)
+		if wrong, ok := errors.AsType[*FieldError](err); !ok || wrong.Want == "" {
+			t.Errorf("%q: %v, %v", text, rules, err)
+		}
+	}
+	many := "zone in (" + strings.Repeat("a,", maxRuleValues) + "a)"
+	if _, err := ParseRule(many); err == nil {
+		t.Error("a rule with too many values is accepted")
+	}
+}
+
+func TestRulesAreSplitOutsideOfBracketsAndQuotes(t *testing.T) {
+	rules, err := ParseRules(`zone in (a, b),!old, cores > 8,disk="x,(y"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, rule := range rules {
+		texts = append(texts, rule.String())
+	}
+	if want := []string{"zone in (a,b)", "!old", "cores>8", `disk="x,(y"`}; !slices.Equal(texts, want) {
+		t.Errorf("%q, want %q", texts, want)
+	}
+}
+
+// Whatever is accepted is written so that it is read as the same.
+func TestARuleIsReadAsItIsWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringMatching(`[ -~äöü]{0,12}`)
+		rule := Rule{key: rapid.StringMatching(`[a-z][a-z0-9_./-]{0,5}`).Draw(t, "key"), operator: in, values: rapid.SliceOfN(value, 1, 3).Draw(t, "values")}
+		if rapid.Bool().Draw(t, "not") {
+			rule.operator = notIn
+		}
+		rule, err := rule.checked("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseRule(rule.String())
+		if err != nil || again.String() != rule.String() || !slices.Equal(again.values, rule.values) || again.operator != rule.operator {
+			t.Fatalf("%q is read as %q: %v", rule.String(), again.String(), err)
+		}
+	})
+}
