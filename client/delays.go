@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,10 @@ import (
 
 	"github.com/bursar/bursar/internal/admission"
 )
+
+// noneKnown is how many times as long as for an absent server a call waits for a finder that knows
+// no coordinator yet, such as one that asks a slow Consul.
+const noneKnown = 3
 
 // untilDeadline is the patience of a call that its deadline alone ends.
 const untilDeadline time.Duration = 0
@@ -122,7 +127,11 @@ func (d *delays) notify(after time.Duration, f func(last error)) (stop func()) {
 func (d *delays) isLate(next time.Time) bool {
 	switch {
 	case d.policy.Absent > 0 && !d.reached.Load():
-		return next.Sub(d.began) > d.policy.Absent
+		absent := d.policy.Absent
+		if last := d.last.Load(); last != nil && errors.Is(last.err, errNoneKnown) {
+			absent *= noneKnown
+		}
+		return next.Sub(d.began) > absent
 	case d.policy.Patience <= 0:
 		return false
 	case d.present:

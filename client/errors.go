@@ -102,10 +102,13 @@ func looksWrong(err error) bool {
 }
 
 // isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads
-// to the address, or nobody knows its name.
+// to the address, nobody knows its name, or no address is known yet.
 func isUnconnected(err error) bool {
 	if connect.IsWireError(err) {
 		return false
+	}
+	if errors.Is(err, errNoneKnown) {
+		return true
 	}
 	_, unnamed := errors.AsType[*net.DNSError](err)
 	call, ok := errors.AsType[*net.OpError](err)

@@ -74,6 +74,7 @@ func TestAnAbsentServerIsNotWaitedFor(t *testing.T) {
 		"the machine does not answer":        {failures: []error{noDial("tcp4", syscall.EHOSTUNREACH)}, most: time.Second},
 		"the name is not known":              {failures: []error{noDial("tcp", &net.DNSError{Name: "rm-9", IsNotFound: true})}, most: time.Second},
 		"no socket":                          {failures: []error{noSocket(filepath.Join(t.TempDir(), "agent.sock"))}, most: time.Second},
+		"no coordinator is known yet":        {failures: []error{connect.NewError(connect.CodeUnavailable, errNoneKnown)}, most: 3 * time.Second},
 		"it has answered before":             {failures: []error{errRefused}, before: true, most: 15 * time.Second},
 		"it broke":                           {failures: []error{broken, errRefused}, most: 15 * time.Second},
 		"another one says that nobody leads": {failures: []error{errRefused, leaderless, errRefused}, most: 15 * time.Second},

@@ -64,7 +64,7 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 	}
 	labels := maps.Clone(f.Labels)
 	if f.Mine {
-		if labels, err = f.withOwn(ctx, cl); err != nil {
+		if labels, err = OwnLabels(ctx, cl, f.Labels); err != nil {
 			return nil, false, err
 		}
 	}
@@ -104,10 +104,10 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 	return all, false, nil
 }
 
-// withOwn are the labels of the filter, with that of the caller's own user: the one that the server
+// OwnLabels are the labels of a filter, with that of the caller's own user: the one that the server
 // knows the caller as. If the server lets the caller act as anybody, it is the one of this process.
-func (f *Filter) withOwn(ctx context.Context, cl *client.Client) (cmdline.FilterFlag, error) {
-	if of, named := f.Labels["user"]; named {
+func OwnLabels(ctx context.Context, cl *client.Client, labels cmdline.FilterFlag) (cmdline.FilterFlag, error) {
+	if of, named := labels["user"]; named {
 		return nil, failure.Usagef("--mine and --label user=%s: want one of them", of)
 	}
 	page, err := cl.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{Mine: true, PageSize: 1})
@@ -115,7 +115,7 @@ func (f *Filter) withOwn(ctx context.Context, cl *client.Client) (cmdline.Filter
 		return nil, err
 	}
 	own := cmdline.FilterFlag{}
-	maps.Copy(own, f.Labels)
+	maps.Copy(own, labels)
 	if users := page.GetUsers(); len(users) > 0 {
 		own["user"] = users[0]
 		return own, nil

@@ -23,8 +23,8 @@ func watchCommand(c *servers.Connections) *cobra.Command {
 		Use:   "watch [ID]",
 		Short: "Follow every change as it happens",
 		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
-it is interrupted. With an id, --label, --host or --agent it prints the changes
-of those allocations only. If nobody answers it says so on standard error, and
+it is interrupted. With an id, --label, --mine, --host or --agent it prints the
+changes of those allocations only. If nobody answers it says so on standard error, and
 goes on from where it was as soon as somebody does, even after days. If what came
 since then is no longer held, as by a new leader, it goes on from now and says on
 standard error which revisions may be missing.
@@ -43,6 +43,7 @@ message, with its "revision", "time" and "actor".`,
 	}
 	labels := cmdline.FilterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
+	mine := cmd.Flags().Bool("mine", false, "only your own: with your name as the label user")
 	host := cmd.Flags().String("host", "", "only allocations on this host")
 	after := cmd.Flags().Uint64("after", 0, "changes after this revision (default: from now on)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -53,6 +54,11 @@ message, with its "revision", "time" and "actor".`,
 			return err
 		}
 		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(servers.UnansweredUnseen, func(err error) { tellOutage(c.Reporter, err) })).With(client.WithGaps(func(after, upTo uint64) { tellGap(c.Printer, after, upTo) }))
+		if *mine {
+			if labels, err = lookup.OwnLabels(ctx, watched, labels); err != nil {
+				return err
+			}
+		}
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(render.OverUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {

@@ -29,6 +29,9 @@ fails 1900 "$BURSAR" run -m 1MiB -- true
 fails 1900 "$BURSAR" allocations --agent "$WORK/none/agent.sock"
 fails 1900 "$BURSAR" hosts --addr "$dead,http://127.0.0.1:$((PORT + 8)),http://127.0.0.1:$((PORT + 9))"
 
+took 4000 "$BURSAR" hosts --addr consul://127.0.0.1:1/bursar
+[[ $CODE == 69 ]] || fault "without Consul: ended with $CODE: $(cat "$WORK/said")"
+
 say 'completion without a coordinator, and with one that hangs'
 python3 -c '
 import socket, sys, time
