@@ -180,10 +180,8 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf, Owner: ownerOf, Parked: auth.Parked, Resumed: auth.Resumed,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
-	s.hub = orders.New()
-	s.signals = orders.NewSignals(s.hub)
 	s.readers = outputs.New(config.Output.rates())
-	s.launcher = launches.New(s.loop, s.store, s.hub, s.log)
+	s.makeOrders()
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())
 	peers.Own = s.guard.Own
@@ -197,6 +195,12 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version, deps.LocalMayLaunch)
 	return s, nil
+}
+
+// makeOrders makes the parts that send orders to agents.
+func (s *Server) makeOrders() {
+	s.hub = orders.New()
+	s.signals, s.launcher = orders.NewSignals(s.hub), launches.New(s.loop, s.store, s.hub, s.log)
 }
 
 // Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls
