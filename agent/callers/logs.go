@@ -58,7 +58,7 @@ func (a *API) mayReadOutput(ctx context.Context, c *socket.Caller, id string) er
 	if c.UID == 0 || missing == nil && c.UID == entry.UID {
 		return missing //nolint:wrapcheck // it has its code
 	}
-	ctx, cancel := a.bounded(ctx, rightsTime)
+	ctx, cancel := context.WithTimeout(ctx, rightsTime)
 	defer cancel()
 	answer, err := relay(ctx, a, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
 	if err != nil {

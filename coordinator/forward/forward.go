@@ -53,7 +53,7 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 // WrapUnary passes a call on, unless this coordinator leads, or may answer with what it last saw.
 func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if f.leading() || allowsStale(req.Any()) {
+		if f.leading() || allowsStale(req.Any()) || isBetween(req.Spec().Procedure) {
 			return next(ctx, req)
 		}
 		to, header, err := f.route(ctx, req.Header())

@@ -38,6 +38,9 @@ const (
 var keeper string
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(asReader); what != "" {
+		os.Exit(beReader(what))
+	}
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "outputs: want root: engines run as "+account)
 		os.Exit(1)
@@ -154,6 +157,9 @@ func setUp(t testing.TB, coordinators int, changes ...func(*place, *coordinator.
 		p.tokens[name] = access.NewToken()
 		fmt.Fprintf(&identities, "- {name: %s, %s, tokenHash: '%s'}\n", name, rest, access.Hash(p.tokens[name]))
 	}
+	if err := os.Link(keeper, filepath.Join(dir, "bursar-keeper")); err != nil { // helpers show whose they are
+		t.Fatal(err)
+	}
 	memory := storetest.NewMemory("shared")
 	for i := range coordinators {
 		config := coordinator.Config{
@@ -218,7 +224,7 @@ func (p *place) startAgent() {
 	a, err := agent.New(agent.Config{
 		HostID: host, Socket: p.socket(), StateDir: filepath.Join(p.dir, "state"), Tick: 200 * time.Millisecond, Patience: 5 * time.Second,
 		Engines: agent.EnginesConfig{
-			Cgroups: "none", Keeper: keeper, LogDir: filepath.Join(p.dir, "logs"), Remote: agent.RemoteConfig{Accounts: []string{account}, DeniedGroups: []string{}},
+			Cgroups: "none", Keeper: filepath.Join(p.dir, "bursar-keeper"), LogDir: filepath.Join(p.dir, "logs"), Remote: agent.RemoteConfig{Accounts: []string{account}, DeniedGroups: []string{}},
 		},
 		Safety: "0",
 	}, agent.Deps{
@@ -367,6 +373,37 @@ func follow(id string) *bursarv1.LogsRequest {
 	request := stdout(id)
 	request.Follow = true
 	return request
+}
+
+// local is the agent's socket, for root.
+func (p *place) local() bursarv1connect.EngineServiceClient {
+	p.t.Helper()
+	c, err := client.New("unix:" + p.socket())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(c.Close)
+	return c.Engines()
+}
+
+// noTest is the context of a process that is no test.
+func noTest() context.Context { return context.Background() }
+
+// helpers are how many processes read output whose program is in a folder.
+func helpers(t *testing.T, dir string) (n int) {
+	t.Helper()
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range commands {
+		text, err := os.ReadFile(path)
+		arguments := bytes.Split(text, []byte{0})
+		if err == nil && len(arguments) > 2 && string(arguments[0]) == filepath.Join(dir, "bursar-keeper") && bytes.HasPrefix(arguments[2], []byte("output-")) {
+			n++
+		}
+	}
+	return n
 }
 
 func code(err error) connect.Code {
