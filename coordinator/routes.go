@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
+	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -39,7 +40,13 @@ func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaun
 				connect.WithCodec(convert.Binary{MaxDecoded: auth.DecodedBytes(limit)}), connect.WithCodec(convert.StrictJSON{MaxDecoded: auth.DecodedBytes(limit)}),
 			}
 		}),
-		connect.WithCompressMinBytes(compressFrom),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			from := compressFrom
+			if spec.Procedure == bursarv1connect.EngineServiceLogsProcedure {
+				from = 2 * outputs.MaxPiece // never: it would cost four fifths of the work
+			}
+			return []connect.HandlerOption{connect.WithCompressMinBytes(from)}
+		}),
 	}
 	small := connect.WithReadMaxBytes(auth.ProbeBytes)
 	mux := http.NewServeMux()

@@ -165,21 +165,30 @@ func (s *reading) pass(ctx context.Context, from *agent) error {
 	alive := time.NewTimer(KeepAlive)
 	defer alive.Stop()
 	came := false
+	take := func(message *bursarv1.SendOutputRequest) (over bool, err error) {
+		if p := message.GetProblem(); p != nil {
+			return true, problemError(p.GetCode(), p.GetMessage())
+		}
+		if came = came || message.GetOutput() != nil; message.GetOutput().GetPiece() == nil {
+			return false, nil // the agent's keep-alive
+		}
+		alive.Reset(KeepAlive)
+		return s.piece(ctx, message.GetOutput())
+	}
 	for {
 		select {
 		case message := <-from.pieces:
-			if p := message.GetProblem(); p != nil {
-				return problemError(p.GetCode(), p.GetMessage())
-			}
-			if came = came || message.GetOutput() != nil; message.GetOutput().GetPiece() == nil {
-				continue // the agent's keep-alive
-			}
-			over, err := s.piece(ctx, message.GetOutput())
-			if over || err != nil {
+			if over, err := take(message); over || err != nil {
 				return err
 			}
-			alive.Reset(KeepAlive)
 		case err := <-from.failed:
+			select {
+			case message := <-from.pieces: // it came before
+				if over, err := take(message); over || err != nil {
+					return err
+				}
+			default:
+			}
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}

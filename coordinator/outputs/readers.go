@@ -174,7 +174,7 @@ func (r *Readers) Deliver(ctx context.Context, host string, ticket []byte, recei
 		r.mu.Unlock()
 		return ErrNoReader
 	}
-	a := &agent{host: host, pieces: make(chan *bursarv1.SendOutputRequest), failed: make(chan error, 1), over: make(chan struct{})}
+	a := &agent{host: host, pieces: make(chan *bursarv1.SendOutputRequest, 1), failed: make(chan error, 1), over: make(chan struct{})}
 	arrives <- a // has room
 	r.mu.Unlock()
 
