@@ -67,8 +67,8 @@ type Deps struct {
 	// Finder says which coordinator leads, so that the agent reports to a new leader at once. Nil:
 	// the agent does not know. The clients may use the same.
 	Finder discovery.Finder
-	// DialOutput makes a client of one of the Finder's coordinators, for the output of an engine, over
-	// a connection of its own; "": of any of them. Nil: the clients that Hosts has.
+	// DialOutput makes a client of one of the Finder's coordinators, for the output of an engine,
+	// over a connection of its own; "": of any of them. Nil: the clients that Hosts has.
 	DialOutput func(url string) (hosts bursarv1connect.HostServiceClient, closed func(), err error)
 	// Elsewhere is called when a coordinator has answered from a leadership that is over: the
 	// clients' next call should go to another one. Default: nothing happens.

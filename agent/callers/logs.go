@@ -24,8 +24,8 @@ type Logs interface {
 	Send(ctx context.Context, caller string, request *bursarv1.LogsRequest, send func(*bursarv1.LogsResponse) error) error
 }
 
-// Logs sends the output of an engine of this host to a caller on it, without a coordinator as far as
-// that is possible.
+// Logs sends the output of an engine of this host to a caller on it, without a coordinator as far
+// as that is possible.
 func (s engineService) Logs(ctx context.Context, request *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) error {
 	a := s.API
 	c := socket.CallerOf(ctx)

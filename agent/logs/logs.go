@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxReaders is how many readers there may be on a host, maxReadersCaller of one caller. One is a
-	// process of the engine's user of some 3 MiB.
+	// maxReaders is how many readers there may be on a host, maxReadersCaller of one caller. One
+	// is a process of the engine's user of some 3 MiB.
 	maxReaders, maxReadersCaller = 512, 256
 	// sweepEvery is how often folders that are not there any more are looked for.
 	sweepEvery = time.Minute
@@ -108,8 +108,8 @@ func (l *Logs) list() (*output.Folders, error) {
 	return l.folders, nil
 }
 
-// Begins notes where the output of an engine goes that is about to begin. The agent's note about the
-// launch has it, too, as long as the allocation lives.
+// Begins notes where the output of an engine goes that is about to begin. The agent's note about
+// the launch has it, too, as long as the allocation lives.
 func (l *Logs) Begins(id, folder string, user osuser.User) {
 	folders, err := l.list()
 	if err == nil {

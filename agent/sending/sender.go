@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -137,10 +138,8 @@ func (s *Sender) isOwn(url string) error {
 	if url == "" && len(own) > 0 {
 		return nil
 	}
-	for _, known := range own {
-		if url == known {
-			return nil
-		}
+	if slices.Contains(own, url) {
+		return nil
 	}
 	return &StrangerError{URL: url, Own: own}
 }

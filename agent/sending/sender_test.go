@@ -181,7 +181,7 @@ func TestSendingEnds(t *testing.T) {
 	s.Wait()
 
 	takes := serve(t, func(sent *connect.ClientStream[bursarv1.SendOutputRequest]) error {
-		for sent.Receive() { //nolint:revive // it takes all
+		for sent.Receive() {
 		}
 		return nil
 	})

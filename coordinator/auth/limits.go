@@ -36,8 +36,9 @@ const (
 	// which are larger.
 	callerAnswers, allAnswers   = 16 << 20, 256 << 20
 	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
-	// maxAttached is how many streams of orders there may be: one for each host, and some that broke
-	// and were not noticed yet. Hosts that have no identities of their own count as one caller.
+	// maxAttached is how many streams of orders there may be: one for each host, and some that
+	// broke and were not noticed yet. Hosts that have no identities of their own count as one
+	// caller.
 	maxAttached, maxAttachedCaller = 65536, 16384
 	// maxSenders is how many streams of output there may be, maxSendersHost from one host, and the
 	// bytes are those of messages that are being read: one of each stream.

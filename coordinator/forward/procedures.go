@@ -70,7 +70,9 @@ func isOwn(procedure string) bool {
 
 // isBetween reports whether coordinators make a call, by Ask, and nobody else. It is not passed on:
 // it would look as if this coordinator had made it.
-func isBetween(procedure string) bool { return procedure == bursarv1connect.EngineServiceOrderLogsProcedure }
+func isBetween(procedure string) bool {
+	return procedure == bursarv1connect.EngineServiceOrderLogsProcedure
+}
 
 // isNew reports whether the version before does not have a procedure: whether it is not in
 // proto/baseline.binpb.

@@ -21,9 +21,9 @@ const (
 	// arrivalTime is how long an agent has to call once it has an order: it starts a helper, and
 	// connects.
 	arrivalTime = 15 * time.Second
-	// firstPatience is how long a reader waits for somebody who sends before there was one, such as
-	// after a change of leader. laterPatience is how long it waits once there was one: an agent that
-	// restarts is back within seconds, a leader within some ten.
+	// firstPatience is how long a reader waits for somebody who sends before there was one, such
+	// as after a change of leader. laterPatience is how long it waits once there was one: an agent
+	// that restarts is back within seconds, a leader within some ten.
 	firstPatience = 10 * time.Second
 	laterPatience = 45 * time.Second
 	// againFirst and againLast are the pauses between orders that fail.
@@ -58,9 +58,9 @@ type reading struct {
 	uncounted bool
 }
 
-// Read reads output for a caller, until its end or that of ctx. send takes the pieces; it may take as
-// long as it likes. The error is a *BusyError, an *AwayError, that of the leader, of the agent, of
-// send, of ctx, or of Close.
+// Read reads output for a caller, until its end or that of ctx. send takes the pieces; it may take
+// as long as it likes. The error is a *BusyError, an *AwayError, that of the leader, of the agent,
+// of send, of ctx, or of Close.
 func (r *Readers) Read(ctx context.Context, caller string, request *bursarv1.LogsRequest, order Order, send func(*bursarv1.LogsResponse) error) error {
 	of, leave, err := r.enter(caller)
 	if err != nil {

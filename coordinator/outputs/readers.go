@@ -163,9 +163,9 @@ func (a *agent) end(err error) {
 	})
 }
 
-// Deliver takes the output that the agent of a host sends with a ticket, until the reader is gone or
-// receive fails. interrupt makes a receive fail that waits. The error is ErrNoReader, ErrOtherHost,
-// or that of receive.
+// Deliver takes the output that the agent of a host sends with a ticket, until the reader is gone
+// or receive fails. interrupt makes a receive fail that waits. The error is ErrNoReader,
+// ErrOtherHost, or that of receive.
 func (r *Readers) Deliver(ctx context.Context, host string, ticket []byte, receive func() (*bursarv1.SendOutputRequest, error), interrupt func()) error {
 	r.mu.Lock()
 	arrives := r.expected[string(ticket)]

@@ -119,7 +119,7 @@ func TestABrokenCallGoesOnAtTheNextByte(t *testing.T) {
 					c.data(5, "de")
 					c.end(5)
 				}
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}}
@@ -149,7 +149,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				close(c.messages)
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}, laterPatience, laterPatience + againLast*2, "ended its call"},
@@ -157,7 +157,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.messages <- &bursarv1.SendOutputRequest{Problem: &bursarv1.OutputProblem{Code: "unavailable", Message: "no helper"}}
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}, laterPatience, laterPatience + againLast*2, "no helper"},
@@ -165,7 +165,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.messages <- &bursarv1.SendOutputRequest{Problem: &bursarv1.OutputProblem{Code: "failed_precondition", Message: "the caller started it"}}
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}, 0, 0, "the caller started it"},
@@ -182,7 +182,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 				c := deliver(r, "h1", ticket)
 				c.data(3, "abc")
 				c.data(9, "abc")
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}, 0, 0, "byte 6 in place of byte 3"},
@@ -190,7 +190,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.data(MaxPiece+1, strings.Repeat("x", MaxPiece+1))
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}, 0, 0, "65537 bytes in one piece"},
@@ -284,7 +284,7 @@ func TestAnIdleReaderIsKeptAlive(t *testing.T) {
 				c := deliver(r, "h1", ticket)
 				time.Sleep(4*KeepAlive + time.Second)
 				c.end(0)
-				<-c.answered
+				_ = <-c.answered
 			}()
 			return "h1", nil
 		}}
@@ -304,12 +304,12 @@ func source(r *Readers, pieces int) *leader {
 			for i := range pieces {
 				select {
 				case c.messages <- &bursarv1.SendOutputRequest{Output: &bursarv1.LogsResponse{NextOffset: int64(i+1) * MaxPiece, Piece: &bursarv1.LogsResponse_Data{Data: []byte(text)}}}:
-				case <-c.answered:
+				case _ = <-c.answered:
 					return
 				}
 			}
 			c.end(int64(pieces) * MaxPiece)
-			<-c.answered
+			_ = <-c.answered
 		}()
 		return "h1", nil
 	}}
@@ -373,7 +373,7 @@ func TestAReaderThatTakesNothingHoldsUpItself(t *testing.T) {
 			}
 		}
 		leave()
-		<-stuck
+		_ = <-stuck
 	})
 }
 
@@ -415,7 +415,7 @@ func TestCloseEndsReaders(t *testing.T) {
 		r := New(wide)
 		why := errors.New("it stops")
 		l := &leader{play: func(_ int, _ *bursarv1.LogsRequest, ticket []byte) (string, error) {
-			go func() { <-deliver(r, "h1", ticket).answered }()
+			go func() { _ = <-deliver(r, "h1", ticket).answered }()
 			return "h1", nil
 		}}
 		ended := make(chan error, 1)

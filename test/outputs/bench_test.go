@@ -12,8 +12,8 @@ import (
 
 const benchMiB = 256
 
-// BenchmarkLogs and BenchmarkRawStream bring as many bytes from an agent to a reader, by Logs and by
-// HTTP/2 alone: one body from the agent to the coordinator, which copies it into the reader's.
+// BenchmarkLogs and BenchmarkRawStream bring as many bytes from an agent to a reader, by Logs and
+// by HTTP/2 alone: one body from the agent to the coordinator, which copies it into the reader's.
 // Logs should have at least half of the raw rate.
 func BenchmarkLogs(b *testing.B) {
 	p := setUp(b, 1)

@@ -132,7 +132,7 @@ func (l *logged) String() string {
 }
 
 // setUp starts coordinators, one of which leads, and an agent.
-func setUp(t testing.TB, coordinators int, changes ...func(*place, *coordinator.Config)) *place {
+func setUp(t testing.TB, coordinators int) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "outputs") //nolint:usetesting // t.TempDir is for its owner alone
 	if err != nil {
@@ -167,9 +167,6 @@ func setUp(t testing.TB, coordinators int, changes ...func(*place, *coordinator.
 			Peers:  coordinator.Peers{TokenFile: p.write("peer", []byte(p.tokens["peer"]))},
 			Times:  coordinator.Times{Interval: 200 * time.Millisecond, SuspectAfter: 50},
 			Output: coordinator.Output{CallerRate: 1 << 30, Rate: 1 << 30},
-		}
-		for _, change := range changes {
-			change(p, &config)
 		}
 		server, err := coordinator.New(config, coordinator.Dependencies{
 			Store: memory.Open(), Version: "test", Logger: slog.New(slog.NewTextHandler(p.log, nil)).With("coordinator", i),

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,7 +23,7 @@ func sumOf(ctx context.Context, c bursarv1connect.EngineServiceClient, request *
 		return 0, "", err
 	}
 	defer stream.Close()
-	var of hash.Hash = sha256.New()
+	of := sha256.New()
 	ended := false
 	for stream.Receive() {
 		data := stream.Msg().GetData()
