@@ -41,12 +41,12 @@ type Options struct {
 	Users  Users
 	// Records have the notes about launches of agents that kept no list of folders.
 	Records launch.Records
-	// Engine is what the agent knows of an allocation's engine.
+	// Engine looks up the agent's knowledge of an allocation's engine.
 	Engine func(id string) Engine
 	Log    *slog.Logger
 }
 
-// Engine is what the agent knows of an engine.
+// Engine has the facts about an engine that the agent knows.
 type Engine struct {
 	// Runs says that it has not ended, as far as the agent knows, and Launched that an agent has
 	// started it.

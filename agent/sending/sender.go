@@ -154,7 +154,7 @@ func (e *StrangerError) Error() string {
 	return fmt.Sprintf("%q is not among the agent's coordinators (%s): want their URLs in its file as coordinators advertise them", spelling.Cut(e.URL, 300), strings.Join(e.Own, ", "))
 }
 
-// problemOf is what the reader is told.
+// problemOf is the form of an error for the reader.
 func problemOf(err error) *bursarv1.OutputProblem {
 	code, message := connect.CodeOf(err), err.Error()
 	if wrong, ok := errors.AsType[*connect.Error](err); ok {

@@ -71,7 +71,7 @@ type wrongError struct{ what string }
 
 func (e *wrongError) Error() string { return "the host's agent sends wrong output: " + e.what }
 
-// problemError is what the agent says of the output.
+// problemError is an error that the agent reports.
 func problemError(code, message string) error {
 	known := connect.CodeInternal
 	if err := known.UnmarshalText([]byte(code)); err != nil {

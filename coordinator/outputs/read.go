@@ -160,7 +160,7 @@ func (s *reading) stop(ctx context.Context, ticket []byte) {
 	s.order.Stop(ctx, s.request, ticket)
 }
 
-// pass passes on what an agent sends until the end of the output.
+// pass passes on the messages of an agent until the end of the output.
 func (s *reading) pass(ctx context.Context, from *agent) error {
 	alive := time.NewTimer(KeepAlive)
 	defer alive.Stop()
