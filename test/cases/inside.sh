@@ -13,12 +13,14 @@ chmod 755 "$WORK"
 mkdir -m 1777 "$WORK/tmp"
 export TMPDIR=$WORK/tmp
 
-# The accounts. One is named by the digits of alice's user id, and is somebody else.
+# The accounts. One is named by the digits of alice's user id, and is somebody else. An account of
+# this machine with one of the ids is left out: a user id with two names goes by the first.
 rm -rf "$BASE/etc"
 cp -a /etc "$BASE/etc" || true # without what a package manager renames just now
 mount --bind "$BASE/etc" /etc
 while read -r name uid; do
   home=$WORK/home/$name
+  sed -i "/^[^:]*:[^:]*:$uid:/d" /etc/passwd
   echo "$name:x:$uid:$uid::$home:/bin/sh" >>/etc/passwd
   echo "$name:x:$uid:" >>/etc/group
   mkdir -p "$home"

@@ -25,10 +25,10 @@ asked allocations
 for id in "$first" "$second" "$bobs"; do grep -q "^$id" "$WORK/list" || fault "$id is not listed: $(cat "$WORK/list")"; done
 on alice allocations --mine >"$WORK/list" 2>"$WORK/said" || fault "--mine: $(cat "$WORK/said")"
 grep -q "^$first" "$WORK/list" && ! grep -q "^$bobs" "$WORK/list" || fault "mine are: $(cat "$WORK/list")"
-on alice allocations "${first:0:6}" 2>"$WORK/said" | grep -q active || fault "allocations ID: $(cat "$WORK/said")"
+on alice allocations "${first:0:6}" >"$WORK/list" 2>"$WORK/said" && grep -q active "$WORK/list" || fault "allocations ID: $(cat "$WORK/said" "$WORK/list")"
 on alice explain "$first" >"$WORK/list" 2>"$WORK/said" || fault "explain ID: $(cat "$WORK/said")"
 asked explain
-on alice explain -m 1MiB 2>"$WORK/said" | grep -q 'h1' || fault "explain: $(cat "$WORK/said")"
+on alice explain -m 1MiB >"$WORK/list" 2>"$WORK/said" && grep -q h1 "$WORK/list" || fault "explain: $(cat "$WORK/said" "$WORK/list")"
 CODE=0
 on bob stop "$first" >"$WORK/said" 2>&1 || CODE=$?
 [[ $CODE == 77 ]] || fault "bob stops alice's engine: $CODE: $(cat "$WORK/said")"
@@ -70,3 +70,17 @@ WAITS=$!
 ended $WAITS
 grep -q '"code":7' "$WORK/waited" || fault "waited for: $(cat "$WORK/waited")"
 grep -q 'got it' "$WORK/home/alice/stdout" || fault 'the signal has not arrived'
+
+say 'wait, signal and logs on the command line'
+fourth=$(on alice run --detach -m 8MiB --workdir / -- bash -c 'trap "echo got it; exit 7" USR1; echo on; while :; do sleep 0.1; done' 2>/dev/null)
+has_begun() { on alice logs "$fourth" >"$WORK/list" 2>/dev/null && grep -q on "$WORK/list"; }
+eventually has_begun || fault "logs: $(on alice logs "$fourth" 2>&1)"
+CODE=0
+on bob signal "$fourth" --signal USR1 >"$WORK/said" 2>&1 || CODE=$?
+[[ $CODE == 77 ]] || fault "bob signals an engine of alice: $CODE: $(cat "$WORK/said")"
+on alice wait "$fourth" >"$WORK/waited" 2>&1 &
+WAITS=$!
+on alice signal "$fourth" --signal USR1 2>"$WORK/said" || fault "signal: $(cat "$WORK/said")"
+asked signal
+ended $WAITS
+[[ $CODE == 7 ]] || fault "wait ended with $CODE: $(cat "$WORK/waited")"
