@@ -19,7 +19,7 @@ func TestRulesHoldAsKubernetesDoes(t *testing.T) {
 		"zone": true, "gpu": true, "rack": false, "!zone": false, "!rack": true, "! rack": true,
 		"cores>8": true, "cores > 16": false, "cores<17": true, "cores < 16": false, "zone>1": false, "rack<1": false, "cores>-1": true,
 		`disk="ssd, fast"`: true, `disk in ("ssd, fast", hdd)`: true, `note="x=y"`: true, "gpu=": true, `gpu!=""`: false, `zone!=""`: true, `gpu in ("")`: true,
-		"in in (a)": false, "notin": false, "zone  in  (a)": true,
+		"notin": false, "zone  in  (a)": true,
 	} {
 		rule, err := ParseRule(text)
 		if err != nil {

@@ -67,7 +67,8 @@ func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
 		texts []string
 		into  *[]label.Rule
 	}{
-		{"host.required_rules", m.GetRequiredRules(), &rules.Required}, {"host.preferred_rules", m.GetPreferredRules(), &rules.Preferred},
+		{"host.required_rules", m.GetRequiredRules(), &rules.Required},
+		{"host.preferred_rules", m.GetPreferredRules(), &rules.Preferred},
 		{"host.avoided_rules", m.GetAvoidedRules(), &rules.Avoided},
 	} {
 		var err error

@@ -56,7 +56,7 @@ func (r *remote) run(ctx context.Context) error {
 	if r.req.GetRequest().GetRequestId() == "" {
 		r.req.Request.RequestId = client.NewRequestID()
 	}
-	signals := newRemoteSignals(r, cancel)
+	signals := newRemoteSignals(ctx, r, cancel)
 	defer signals.stop()
 	answer := make(chan started, 1)
 	stopShowing := requests.ShowWait(ctx, r.c.Reporter, r.cl, r.req.GetRequest())
@@ -69,7 +69,7 @@ func (r *remote) run(ctx context.Context) error {
 	stopShowing()
 	switch {
 	case s.err != nil && ctx.Err() != nil:
-		return r.interrupted()
+		return r.interrupted(ctx)
 	case s.err != nil && !hasBegun(s.allocation):
 		return r.notStarted(ctx, s)
 	}
@@ -269,8 +269,8 @@ func (r *remote) once(name string, do func()) {
 }
 
 // interrupted is the end if a signal came before the engine began. It gives all back.
-func (r *remote) interrupted() error {
-	ctx, cancel := context.WithTimeout(context.Background(), servers.GiveUpTime)
+func (r *remote) interrupted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 	defer cancel()
 	if err := r.giveUp(ctx, "interrupted"); err != nil {
 		r.c.Sayf("bursar: %s; the engine may begin: see bursar allocations %s", r.c.Message(err), r.req.GetRequest().GetRequestId())

@@ -33,7 +33,8 @@ type remoteSignals struct {
 	stopping  bool
 }
 
-func newRemoteSignals(r *remote, cancel context.CancelFunc) *remoteSignals {
+func newRemoteSignals(ctx context.Context, r *remote, cancel context.CancelFunc) *remoteSignals {
+	ctx = context.WithoutCancel(ctx)
 	s := &remoteSignals{remote: r, cancel: cancel, came: make(chan os.Signal, 16)}
 	done := make(chan struct{})
 	s.stop = sync.OnceFunc(func() {
@@ -47,14 +48,14 @@ func newRemoteSignals(r *remote, cancel context.CancelFunc) *remoteSignals {
 		defer close(done)
 		for got := range s.came {
 			sig, _ := got.(syscall.Signal)
-			s.take(sig)
+			s.take(ctx, sig)
 		}
 	}()
 	return s
 }
 
 // take decides on one signal.
-func (s *remoteSignals) take(sig syscall.Signal) {
+func (s *remoteSignals) take(ctx context.Context, sig syscall.Signal) {
 	r := s.remote
 	r.mu.Lock()
 	id, begun := r.id, r.begun
@@ -76,33 +77,33 @@ func (s *remoteSignals) take(sig syscall.Signal) {
 		r.leave(failure.ExitSignal + int(sig))
 		s.cancel()
 	case again:
-		s.stopEngine(id, "interrupted twice")
+		s.stopEngine(ctx, id, "interrupted twice")
 	default:
-		s.pass(id, sig)
+		s.pass(ctx, id, sig)
 	}
 }
 
 // pass sends a signal to the engine. If nobody can do that, a signal that ends a program stops it.
-func (s *remoteSignals) pass(id string, sig syscall.Signal) {
+func (s *remoteSignals) pass(ctx context.Context, id string, sig syscall.Signal) {
 	r := s.remote
-	ctx, cancel := context.WithTimeout(context.Background(), servers.PresentPatience)
+	calling, cancel := context.WithTimeout(ctx, servers.PresentPatience)
 	defer cancel()
-	_, err := r.cl.Engines().Signal(ctx, &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal(sig)}) //nolint:gosec // the numbers of Linux
-	name := endreason.Signal(int32(sig))                                                                //nolint:gosec // a signal
+	_, err := r.cl.Engines().Signal(calling, &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal(sig)}) //nolint:gosec // the numbers of Linux
+	name := endreason.Signal(int32(sig))                                                                    //nolint:gosec // a signal
 	switch {
 	case err == nil && sig == syscall.SIGINT:
 		r.c.Sayf("bursar: passed %s on to the engine; another one within %s stops it", name, cmdline.Hours(againWithin))
 	case err == nil, client.Precondition(err), client.NotFound(err): // it has ended
 	case connect.CodeOf(err) == connect.CodeUnimplemented && isEnd(sig):
-		s.stopEngine(id, "its caller got "+name)
+		s.stopEngine(ctx, id, "its caller got "+name)
 	default:
 		r.c.Sayf("bursar: %s was not passed on: %s", name, r.c.Message(err))
 	}
 }
 
-func (s *remoteSignals) stopEngine(id, reason string) {
+func (s *remoteSignals) stopEngine(ctx context.Context, id, reason string) {
 	r := s.remote
-	ctx, cancel := context.WithTimeout(context.Background(), servers.PresentPatience)
+	ctx, cancel := context.WithTimeout(ctx, servers.PresentPatience)
 	defer cancel()
 	s.stopping = true
 	r.c.Sayf("bursar: stops the engine: SIGTERM, and SIGKILL after %s", cmdline.Hours(r.grace))

@@ -7,11 +7,7 @@ import (
 // TypedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
 // --label user for labels[user]. A field for which the command has no flag keeps its name.
 func (r *Reporter) TypedAs(field string) string {
-	path := strings.TrimPrefix(strings.TrimPrefix(field, "request."), "launch.")
-	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
-		path = path[i+len(": "):]
-	}
-	path = strings.TrimPrefix(strings.TrimPrefix(path, "quota."), "provider.")
+	path := withinMessage(field)
 	path, entry, _ := strings.Cut(path, "[")
 	entry, within, _ := strings.Cut(entry, "]")
 	parts := []string{entry, strings.TrimPrefix(within, ".")}
@@ -19,7 +15,7 @@ func (r *Reporter) TypedAs(field string) string {
 	flag := strings.ReplaceAll(path, "_", "-")
 	switch {
 	case nested && (group == "resource" || group == "entitled" || group == "limit"):
-		if flag = flagOfDimension(last); r.Flags != nil && r.Flags.Lookup(flag) == nil {
+		if flag = flagOfDimension(last); r.Flags != nil && !r.hasFlag(flag) {
 			flag, parts = "custom", []string{last}
 		}
 	case nested && group == "guaranteed" && last == "custom":
@@ -31,10 +27,10 @@ func (r *Reporter) TypedAs(field string) string {
 			flag = known
 		}
 	}
-	if path == "working_directory" && strings.HasPrefix(field, "launch.") || flag == "workdir" && r.Flags != nil && r.Flags.Lookup(flag) == nil {
+	if flag == "workdir" && (strings.HasPrefix(field, "launch.") || !r.hasFlag(flag)) {
 		flag = "dir"
 	}
-	if r.Flags == nil || r.Flags.Lookup(flag) == nil {
+	if !r.hasFlag(flag) {
 		return field
 	}
 	for _, part := range parts {
@@ -44,6 +40,18 @@ func (r *Reporter) TypedAs(field string) string {
 	}
 	return "--" + flag
 }
+
+// withinMessage is the path of a field without the messages that all fields of a command are in.
+func withinMessage(field string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(field, "request."), "launch.")
+	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
+		path = path[i+len(": "):]
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(path, "quota."), "provider.")
+}
+
+// hasFlag reports whether the command that runs has a flag.
+func (r *Reporter) hasFlag(name string) bool { return r.Flags != nil && r.Flags.Lookup(name) != nil }
 
 // inTyped names the field that a message begins with as the user has typed it.
 func (r *Reporter) inTyped(message string) string {

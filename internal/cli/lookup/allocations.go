@@ -82,12 +82,8 @@ func (f *Filter) List(ctx context.Context, cl *client.Client) (all *bursarv1.All
 		}
 		req.States = append(req.States, bursarv1.AllocationState(state))
 	}
-	for _, name := range f.Phases {
-		phase, known := bursarv1.Phase_value["PHASE_"+strings.ToUpper(name)]
-		if !known || phase == 0 {
-			return nil, false, failure.Usagef("--phase %q: want %s", name, strings.Join(phaseNames(), ", "))
-		}
-		req.Phases = append(req.Phases, bursarv1.Phase(phase))
+	if req.Phases, err = f.phases(); err != nil {
+		return nil, false, err
 	}
 	all = &bursarv1.AllocationServiceListResponse{}
 	for page, err := range cl.ListAllocations(ctx, req) {
@@ -137,6 +133,18 @@ func lives(state bursarv1.AllocationState) bool {
 	default:
 		return false
 	}
+}
+
+// phases are those of the filter.
+func (f *Filter) phases() (phases []bursarv1.Phase, err error) {
+	for _, name := range f.Phases {
+		phase, known := bursarv1.Phase_value["PHASE_"+strings.ToUpper(name)]
+		if !known || phase == 0 {
+			return nil, failure.Usagef("--phase %q: want %s", name, strings.Join(phaseNames(), ", "))
+		}
+		phases = append(phases, bursarv1.Phase(phase))
+	}
+	return phases, nil
 }
 
 // phaseNames lists the phases of engines as they are typed.

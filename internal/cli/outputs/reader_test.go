@@ -52,7 +52,7 @@ func end(next int64) *bursarv1.LogsResponse {
 	return &bursarv1.LogsResponse{NextOffset: next, Piece: &bursarv1.LogsResponse_End{End: &bursarv1.LogsEnd{}}}
 }
 
-// sends sends pieces, and ends with an error; nil cuts nothing.
+// sends is a call that has some pieces and ends with an error; nil is its proper end.
 func sends(err error, pieces ...*bursarv1.LogsResponse) func(*connect.ServerStream[bursarv1.LogsResponse]) error {
 	return func(stream *connect.ServerStream[bursarv1.LogsResponse]) error {
 		for _, piece := range pieces {

@@ -18,7 +18,7 @@ func Phase(p bursarv1.Phase) string {
 
 // readyText says whether an engine is ready, since when, and why not.
 func readyText(a *bursarv1.Allocation, now time.Time) string {
-	text := ""
+	var text string
 	switch a.GetPhase() {
 	case bursarv1.Phase_PHASE_UNSPECIFIED:
 		return ""

@@ -50,9 +50,15 @@ func TestConditionsOnHosts(t *testing.T) {
 
 func TestAMistakeInAConditionIsShown(t *testing.T) {
 	for _, test := range []struct{ flag, value, want string }{
-		{"--require", "zone within (a)", "zone in (a, b)"}, {"--require", "zone in (a", "zone in (a, b)"}, {"--require", "zone=a,cores>x", `"cores>x"`},
-		{"--require", "", "want a condition"}, {"--prefer", "cores>=8", "cores>8"}, {"--avoid", "zone in", "zone in (a, b)"}, {"--avoid", "", "want"},
-		{"--require", "1zone=a", "the key"}, {"--avoid", "zone=", ""},
+		{"--require", "zone within (a)", "zone in (a, b)"},
+		{"--require", "zone in (a", "zone in (a, b)"},
+		{"--require", "zone=a,cores>x", `"cores>x"`},
+		{"--require", "", "want a condition"},
+		{"--prefer", "cores>=8", "cores>8"},
+		{"--avoid", "zone in", "zone in (a, b)"},
+		{"--avoid", "", "want"},
+		{"--require", "1zone=a", "the key"},
+		{"--avoid", "zone=", ""},
 	} {
 		w, err := placed(t, test.flag, test.value)
 		if test.want == "" {
