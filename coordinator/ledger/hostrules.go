@@ -64,7 +64,7 @@ func (r *Rules) text() string {
 	return strings.Join(texts, ", ")
 }
 
-// text is what a refusal calls the labels and the conditions of a request.
+// text lists the labels and the conditions of a request for a refusal.
 func (w *Wishes) text() string {
 	labels, rules := w.Required.String(), w.Rules.text()
 	if labels != "" && rules != "" {
@@ -73,7 +73,7 @@ func (w *Wishes) text() string {
 	return labels + rules
 }
 
-// bytes bounds what the conditions take in a row.
+// bytes bounds the size of the conditions in a row.
 func (r *Rules) bytes() (n int) {
 	if r == nil {
 		return 0

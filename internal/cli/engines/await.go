@@ -23,7 +23,7 @@ const (
 	retryPause = 250 * time.Millisecond
 )
 
-// awaited says what is waited for.
+// awaited is the event that a command waits for.
 type awaited struct {
 	id    string
 	ready bool // answer when it is ready, too
@@ -35,7 +35,7 @@ type awaited struct {
 	lost func(err error)
 }
 
-// await waits until an engine is ready or has ended, whoever leads. timedOut: the time is over.
+// await waits until an engine is ready or has ended, also while the leader changes. timedOut: the time is over.
 func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Allocation, timedOut bool, err error) {
 	calls := quiet(cl)
 	var since time.Time // of the outage; zero: there is none

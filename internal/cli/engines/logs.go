@@ -79,7 +79,7 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for. It has no id yet.
+// request makes the request of the flags. It has no id yet.
 func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
 	req := &bursarv1.LogsRequest{Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDOUT, Follow: f.follow}
 	if f.stderr {

@@ -27,12 +27,12 @@ there. No variable of this shell goes along by itself: the environment has what
 variables, with the labels as BURSAR_LABEL_user and so on. The coordinators
 store it, with the command and the script, until the engine has begun.`
 
-// rightsText is about who may start engines on other hosts.
+// rightsText is about the right to start engines on other hosts.
 const rightsText = `The coordinator must allow you to launch as --account (mayLaunch of your
 identity), and a host must allow the account (engines.remote of its agent); a
 refusal says which of both is missing.`
 
-// runRemoteText is what the help of run says of --remote.
+// runRemoteText is the part about --remote of run's help.
 const runRemoteText = `
 
 With --remote the command runs on another host, which bursar chooses; --host,

@@ -34,13 +34,13 @@ type remote struct {
 	id string // of its allocation; empty: not known yet
 	// begun: its program runs, or ran.
 	begun bool
-	// leaving: the program ends with this code, whatever becomes of the engine. 0: it does not.
+	// leaving: the program ends with this code, and the engine may go on. 0: it does not.
 	leaving int
 	// unread: the reader of standard output has gone.
 	unread bool
 	// cut: a part of the local copy is missing.
 	cut  bool
-	said map[string]bool // what was said once
+	said map[string]bool // the messages that were said once
 }
 
 // started is the answer to a Start.
@@ -139,7 +139,7 @@ func tooMuchToDo(err error) bool {
 
 const (
 	// lookFirst is how often an engine that has to become ready is looked for until it begins, and
-	// lookLast what that grows to.
+	// lookLast is the longest time.
 	lookFirst = 200 * time.Millisecond
 	lookLast  = 5 * time.Second
 )
@@ -306,7 +306,7 @@ func (r *remote) stopEngine(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// leave makes the program end with a code, whatever becomes of the engine.
+// leave makes the program end with a code. The engine may go on.
 func (r *remote) leave(code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -103,7 +103,7 @@ func submitCommand(c *cmdline.Invocation) *cobra.Command {
 	return cmd
 }
 
-// saySubmitted tells a person at a terminal what became of the request, and what to do next.
+// saySubmitted tells a person at a terminal the state of the request and the next commands.
 func saySubmitted(out *render.Printer, a *bursarv1.Allocation) {
 	if !term.IsTerminal(int(out.Stdout().Fd())) || out.IsJSON() {
 		return

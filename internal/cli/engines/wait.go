@@ -35,7 +35,7 @@ or failed before it was ready, wait ends with its code, or 1 if that is 0.
 If --timeout is over first, wait ends with 124. The engines go on, also if wait
 is interrupted.`
 
-// waitFlags say what is waited for.
+// waitFlags say for which event the command waits, and how long.
 type waitFlags struct {
 	what    string
 	timeout time.Duration
@@ -119,7 +119,7 @@ func waitForAll(ctx context.Context, c *failure.Reporter, cl *client.Client, ids
 	return nil
 }
 
-// waitedFor prints what became of one engine, and returns its end as an error without a text.
+// waitedFor prints the end of one engine, and returns its end as an error without a text.
 func waitedFor(c *failure.Reporter, a *bursarv1.Allocation, timedOut bool, err error, f *waitFlags) error {
 	switch {
 	case err != nil:

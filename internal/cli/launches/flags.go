@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Flags describe what is launched and how, in addition to what a request asks for.
+// Flags describe a launch, in addition to the flags of a request for resources.
 type Flags struct {
 	// Env, LogDirectory and Limit may be flags of the command itself, which binds them.
 	Env          []string
@@ -66,7 +66,7 @@ func (f *Flags) noneEmpty() (err error) {
 	return err
 }
 
-// Request puts a request and what is launched together. args are the command with its arguments, or
+// Request makes a launch of a request for resources. args are the command with its arguments, or
 // the arguments of the script. in is standard input.
 func (f *Flags) Request(c *cmdline.Invocation, request *bursarv1.AllocateRequest, args []string) (*bursarv1.StartRequest, error) {
 	if err := f.noneEmpty(); err != nil {

@@ -52,7 +52,7 @@ func outputText(a *bursarv1.Allocation) string {
 	return fmt.Sprintf("%s on host %s; bursar logs %s", folder, a.GetHostId(), a.GetId())
 }
 
-// programText says what was launched, and as whom.
+// programText names the program of a launch and its account.
 func programText(l *bursarv1.Launch) string {
 	if l == nil {
 		return ""
@@ -64,7 +64,7 @@ func programText(l *bursarv1.Launch) string {
 	return text
 }
 
-// tryFacts lists the tries that failed, and what each wrote last.
+// tryFacts lists the tries that failed, with the last output of each.
 func tryFacts(l *bursarv1.Launch) (facts []string) {
 	for i, try := range l.GetTries() {
 		began := "nothing was executed"

@@ -21,10 +21,10 @@ small=(-m 8MiB -c 10m -l user=alice)
 say 'run --remote: output, code, environment, no input'
 head -c 3000000 /dev/urandom >"$WORK/random"
 chmod 644 "$WORK/random"
-code 7 run --remote "${small[@]}" --env COLOR='dark red' -o "$WORK/tmp/copy" -- sh -c "cat $WORK/random; read x || echo \"\$COLOR \$BURSAR_LABEL_user \$(id -un)\" >&2; exit 7"
+code 7 run --remote "${small[@]}" --env COLOR='dark red' -o "$WORK/tmp/copy" -- sh -c "cat $WORK/random; read x || echo \"\$COLOR \$BURSAR_LABEL_user \$(id -u)\" >&2; exit 7"
 cmp "$WORK/out" "$WORK/random" || fault 'the output differs'
 cmp "$WORK/tmp/copy" "$WORK/random" || fault 'the copy differs'
-[[ $(cat "$WORK/err") == 'dark red alice alice' ]] || fault "it says: $(cat "$WORK/err")"
+[[ $(cat "$WORK/err") == "dark red alice $(id -u alice)" ]] || fault "it says: $(cat "$WORK/err")"
 
 say 'a script and a secret'
 printf '#!/bin/sh\necho "$1 $KEY"\n' >"$WORK/tmp/script"
