@@ -35,8 +35,8 @@ func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	return detail[*bursarv1.InvalidField](err)
 }
 
-// NotStarted returns the allocation of an engine that a Start could not make usable: it has ended, or
-// was not ready in time.
+// NotStarted returns the allocation of an engine that a Start could not make usable: it has ended,
+// or was not ready in time.
 func NotStarted(err error) (*bursarv1.Allocation, bool) { return detail[*bursarv1.Allocation](err) }
 
 // Violations returns the fields that were wrong, if the contract's rules found them.

@@ -35,7 +35,8 @@ type awaited struct {
 	lost func(err error)
 }
 
-// await waits until an engine is ready or has ended, also while the leader changes. timedOut: the time is over.
+// await waits until an engine is ready or has ended, also while the leader changes. timedOut: the
+// time is over.
 func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Allocation, timedOut bool, err error) {
 	calls := quiet(cl)
 	var since time.Time // of the outage; zero: there is none

@@ -138,8 +138,8 @@ func tooMuchToDo(err error) bool {
 }
 
 const (
-	// lookFirst is how often an engine that has to become ready is looked for until it begins, and
-	// lookLast is the longest time.
+	// lookFirst is the time between two looks for an engine that has to become ready, until it
+	// begins, and lookLast is the longest such time.
 	lookFirst = 200 * time.Millisecond
 	lookLast  = 5 * time.Second
 )
