@@ -240,7 +240,9 @@ func TestDecodingRefuses(t *testing.T) {
 		"such a wish": func(r *storev1.AllocationRecord) {
 			r.Wishes = &bursarv1.HostWishes{RequiredLabels: map[string]string{"": "x"}}
 		},
-		"a rule that is none": func(r *storev1.AllocationRecord) { r.Wishes = &bursarv1.HostWishes{AvoidedRules: []string{"zone within (a)"}} },
+		"a rule that is none": func(r *storev1.AllocationRecord) {
+			r.Wishes = &bursarv1.HostWishes{AvoidedRules: []string{"zone within (a)"}}
+		},
 		"a time after 2262":   func(r *storev1.AllocationRecord) { r.Allocation.EndTime = &timestamppb.Timestamp{Seconds: 1 << 40} },
 		"a time that wraps":   func(r *storev1.AllocationRecord) { r.PassedSince = &timestamppb.Timestamp{Seconds: math.MaxInt64} },
 		"a time in two ways":  func(r *storev1.AllocationRecord) { r.WaitDeadline = &timestamppb.Timestamp{Nanos: 1e9} },

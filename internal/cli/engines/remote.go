@@ -144,9 +144,9 @@ const (
 	lookLast  = 5 * time.Second
 )
 
-// awaitBegin waits until the engine has begun or cannot. The answer to the Start of an engine without
-// a readiness says so. With a readiness that answer comes later, and the output should not wait for
-// it: early is true if it has not come yet.
+// awaitBegin waits until the engine has begun or cannot. The answer to the Start of an engine
+// without a readiness says so. With a readiness that answer comes later, and the output should not
+// wait for it: early is true if it has not come yet.
 func (r *remote) awaitBegin(ctx context.Context, answer <-chan started) (s started, early bool) {
 	every := lookFirst
 	for {
