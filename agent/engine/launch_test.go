@@ -17,7 +17,9 @@ import (
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/look"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/hold"
 	"github.com/bursar/bursar/internal/osuser"
@@ -29,6 +31,9 @@ import (
 func TestMain(m *testing.M) {
 	hold.Wait()                                       // by then it goes by the name of an engine
 	if filepath.Base(os.Args[0]) == "bursar-keeper" { // this binary is the keeper, too
+		if look.Asked(os.Args) {
+			os.Exit(look.Main())
+		}
 		os.Exit(keeper.Main())
 	}
 	goleak.VerifyTestMain(m)
@@ -81,7 +86,7 @@ func launching(t *testing.T) (s *Engines, direct *launch.Direct) {
 	t.Cleanup(func() { _ = cgroups.Close() })
 	s = looked(t, Options{
 		Meter: meter, Opener: process.NewOpener(meter, "/proc"), Cgroups: cgroups, Keeper: program,
-		Records: launch.Records(filepath.Join(dir, "engines")), LogDir: filepath.Join(dir, "logs"),
+		Records: launch.Records(filepath.Join(dir, "engines")), LogDir: filepath.Join(dir, "logs"), Sight: ready.Own("/proc", program, nil), Proc: "/proc",
 	}, tracker.Snapshot{BootID: "boot-1"})
 	return s, direct
 }

@@ -373,10 +373,12 @@ func TestAScriptIsStartedFromElsewhere(t *testing.T) {
 		change func(*bursarv1.LaunchSpec)
 		words  string
 	}{
-		"a file":       {func(s *bursarv1.LaunchSpec) { s.RequiredFiles = []string{"/bin/sh", "/no/such/license"} }, `required_files[1]: "/no/such/license": no such file`},
-		"a variable":   {func(s *bursarv1.LaunchSpec) { s.RequiredVariables = []string{"LICENSE"} }, `"LICENSE": is not set`},
-		"no text":      {func(s *bursarv1.LaunchSpec) { s.Command, s.Script = nil, []byte("touch "+ran+"\n") }, "script: \"\": exec format error"},
-		"an own check": {func(s *bursarv1.LaunchSpec) { s.Ready = &bursarv1.Readiness{Check: &bursarv1.Readiness_Line{Line: &bursarv1.LineCheck{Pattern: "("}}} }, "readiness.line.pattern"},
+		"a file":     {func(s *bursarv1.LaunchSpec) { s.RequiredFiles = []string{"/bin/sh", "/no/such/license"} }, `required_files[1]: "/no/such/license": no such file`},
+		"a variable": {func(s *bursarv1.LaunchSpec) { s.RequiredVariables = []string{"LICENSE"} }, `"LICENSE": is not set`},
+		"no text":    {func(s *bursarv1.LaunchSpec) { s.Command, s.Script = nil, []byte("touch "+ran+"\n") }, "script: \"\": exec format error"},
+		"an own check": {func(s *bursarv1.LaunchSpec) {
+			s.Ready = &bursarv1.Readiness{Check: &bursarv1.Readiness_Line{Line: &bursarv1.LineCheck{Pattern: "("}}}
+		}, "readiness.line.pattern"},
 	} {
 		req := startOf("missing", "touch "+ran)
 		req.Request.RequestId = ""
