@@ -88,6 +88,9 @@ func run(m *testing.M) int {
 			Into: build.into + "/", Packages: []string{"./cmd/bursar", "./cmd/bursar-keeper"},
 			Flags: []string{"-ldflags", "-s -w -X main.version=" + build.version},
 		}.Run(context.Background())
+		if err == nil { // as packages install it: users execute it, and cannot read it
+			err = os.Chmod(filepath.Join(build.into, "bursar-keeper"), 0o711)
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "losses:", err)
 			return 1

@@ -460,8 +460,8 @@ type LaunchSpec struct {
 	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
 	// The program and its arguments, as in LaunchRequest.command. With a script: its arguments.
 	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	// A program that the agent gives to the engine's user as a file: any bytes; a text begins with #!
-	// and its interpreter.
+	// A program that the agent gives to the engine's user as a file in memory, /proc/self/fd/97 for
+	// the engine: any bytes; a text begins with #! and its interpreter.
 	Script []byte `protobuf:"bytes,3,opt,name=script,proto3" json:"script,omitempty"`
 	// As in LaunchRequest.environment. The agent adds BURSAR_LABEL_ variables with the labels.
 	Environment map[string]string `protobuf:"bytes,4,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -470,8 +470,9 @@ type LaunchSpec struct {
 	Logs             *LaunchLogs `protobuf:"bytes,6,opt,name=logs,proto3" json:"logs,omitempty"`
 	// When it is ready. Unset: as soon as it runs.
 	Ready *Readiness `protobuf:"bytes,7,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Variables that must be set, and files that must be there, as the engine's user sees them, before
-	// the engine begins. If one is missing, the coordinator tries another host.
+	// Variables that must be set and not empty, and files that must be there, as the engine's user sees
+	// them, before the engine begins. If one is missing, or does not answer within 5 s, the coordinator
+	// tries another host.
 	RequiredVariables []string `protobuf:"bytes,8,rep,name=required_variables,json=requiredVariables,proto3" json:"required_variables,omitempty"`
 	RequiredFiles     []string `protobuf:"bytes,9,rep,name=required_files,json=requiredFiles,proto3" json:"required_files,omitempty"`
 	// As in LaunchRequest.
