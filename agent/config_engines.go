@@ -61,8 +61,8 @@ type RemoteConfig struct {
 	// Default: those that give rights over the machine (root, sudo, wheel, admin, adm, disk,
 	// shadow, docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
 	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
-	// Programs are the absolute paths of the programs that may be started, and that may look whether
-	// an engine is ready. With a list no script is started. Default: any.
+	// Programs are the absolute paths of the programs that may be started, and that may look
+	// whether an engine is ready. With a list no script is started. Default: any.
 	Programs []string `yaml:"programs" reload:"live"`
 }
 

@@ -56,7 +56,7 @@ for name, words, launch in (
         ('interpreter', '/no/such/python', {'script': b'#!/no/such/python\n'}),
         ('return', 'carriage return', {'script': b'#!/bin/sh\r\ntrue\r\n'}),
         ('file', 'required_files[1]: \\"/opt/license\\"', {'command': ['/bin/touch', out], 'requiredFiles': ['/bin/sh', '/opt/license']}),
-        ('closed', 'permission denied', {'command': ['/bin/touch', out], 'requiredFiles': ['/root/x']}),
+        ('closed', 'permission denied', {'command': ['/bin/touch', out], 'requiredFiles': [WORK + '/c/x']}),
         ('variable', 'LICENSE', {'command': ['/bin/touch', out], 'requiredVariables': ['HOME', 'LICENSE']}),
         ('hanging', 'does not answer', {'command': ['/bin/touch', out], 'requiredFiles': [mount + '/x']})):
     if name == 'hanging' and not hangs:
