@@ -181,6 +181,7 @@ func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 // end turns an engine into a tombstone.
 func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
 	end.Incidents = e.incidents.messages()
+	e.begun.endIn(end)
 	e.phase, e.tombstone, e.usage, e.reported, e.incidents, e.kept = ended, end, nil, nil, nil, nil
 	t.count(e)
 	t.unsaved.add(e.grant.GetId())

@@ -3,6 +3,7 @@ package tracker
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -44,12 +45,24 @@ func (t *Tracker) SetBegun(id, logDirectory string, watched bool) {
 // SetPhase notes that an engine that starts is ready, or has failed to be.
 func (t *Tracker) SetPhase(id string, phase bursarv1.Phase, reason string, at time.Time) {
 	e := t.entries[id]
-	if e == nil || !e.tracked() || e.begun.phase != bursarv1.Phase_PHASE_STARTING || !isResult(phase) {
+	if e == nil || !e.tracked() && e.phase != ended || e.begun.phase != bursarv1.Phase_PHASE_STARTING || !isResult(phase) {
 		return
 	}
 	e.begun.phase, e.begun.reason, e.begun.at, e.begun.news = phase, reason, at, true
+	if e.phase == ended { // it was found just before its end
+		e.tombstone = proto.CloneOf(e.tombstone)
+		e.begun.endIn(e.tombstone)
+	}
 	t.urgent = true
 	t.unsaved.add(id)
+}
+
+// endIn completes the report of the engine's end.
+func (b *begun) endIn(end *bursarv1.EngineEnd) {
+	end.LogDirectory = b.logDirectory
+	if isResult(b.phase) {
+		end.Phase, end.PhaseReason = b.phase, b.reason
+	}
 }
 
 // Phase is how far an engine is whose readiness this agent watches; unspecified: it watches that of

@@ -72,6 +72,31 @@ func TestReportsSayHowFarAnEngineIs(t *testing.T) {
 	}
 }
 
+// An engine may be ready and end between two reports.
+func TestTheEndOfAnEngineSaysHowFarItWas(t *testing.T) {
+	for name, results := range map[string]int{"before its end": 0, "after its end": 1, "never": 2} {
+		t.Run(name, func(t *testing.T) {
+			k := registered(t, engine("a", 3, 100, 42))
+			k.SetBegun("a", "/log/a", true)
+			if results == 0 {
+				k.SetPhase("a", ready, "", start)
+			}
+			k.Measure(start, tracker.Measurement{Usages: []tracker.Usage{{ID: "a", PID: 42, StartTime: 7, Ended: true}}})
+			if results == 1 {
+				k.SetPhase("a", ready, "", start)
+			}
+			want := ready
+			if results == 2 {
+				want = 0
+			}
+			q := k.BuildSync(start)
+			if len(q.GetEnded()) != 1 || q.GetEnded()[0].GetPhase() != want || q.GetEnded()[0].GetLogDirectory() != "/log/a" || len(q.GetEngines()) != 0 {
+				t.Errorf("%v", q)
+			}
+		})
+	}
+}
+
 func TestAnEngineWithoutACheckHasNoPhase(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
 	k.SetPhase("a", ready, "", start)

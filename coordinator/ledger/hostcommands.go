@@ -111,6 +111,10 @@ type EngineEnd struct {
 	PeakSource     PeakSource
 	CPUTime        time.Duration // 0: not known
 	NotBegun       bool          // nothing of it was executed
+
+	// Phase, PhaseReason and LogDirectory are as in an EngineReport.
+	Phase                     Phase
+	PhaseReason, LogDirectory string
 }
 
 // Veto is an agent's refusal of a grant.

@@ -94,8 +94,8 @@ func (l *Ledger) noteBegun(e *entry, directory string) (changed bool) {
 
 // reportedBegun takes the report of an engine's agent that the engine may have run: the answer to
 // its order may be lost. It reports whether that is news.
-func (l *Ledger) reportedBegun(e *entry, r *EngineReport) (changed bool) {
-	directory := validText(r.LogDirectory)
+func (l *Ledger) reportedBegun(e *entry, directory string) (changed bool) {
+	directory = validText(directory)
 	return directory != "" && e.Launch() != nil && l.noteBegun(e, directory)
 }
 

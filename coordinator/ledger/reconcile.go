@@ -163,7 +163,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
-	begun := l.reportedBegun(e, r)
+	begun := l.reportedBegun(e, r.LogDirectory)
 	if l.reportedPhase(e, r) || begun {
 		l.recordEntry(e)
 	}
@@ -189,7 +189,7 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 		return false
 	}
 	l.updateOverUse(e, r.OverUse)
-	l.reportedBegun(e, r)
+	l.reportedBegun(e, r.LogDirectory)
 	l.reportedPhase(e, r)
 	l.recordEntry(e)
 	l.takeProcess(e)

@@ -224,7 +224,9 @@ func (s *script) sync(a *arguments) string {
 		case "engine":
 			c.Engines = append(c.Engines, s.engine(line, id, agent, c.Full))
 		case "ended":
-			c.Ended = append(c.Ended, ledger.EngineEnd{ID: id, Time: s.now, Reason: line.text("reason"), Exit: exit(line), NotBegun: line.flag("unbegun")})
+			c.Ended = append(c.Ended, ledger.EngineEnd{
+				ID: id, Time: s.now, Reason: line.text("reason"), Exit: exit(line), NotBegun: line.flag("unbegun"), Phase: line.phase(), LogDirectory: line.text("log"),
+			})
 			delete(agent.engines, id)
 		case "veto":
 			headroom, _ := line.bytes("left")

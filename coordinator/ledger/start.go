@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Phase is how far an engine is on the way to being usable. The numbers are those of the contract.
 type Phase uint8
@@ -165,7 +168,11 @@ func (l *Ledger) notePhase(e *entry, p Phase, reason string) (changed bool) {
 func (l *Ledger) reportedPhase(e *entry, r *EngineReport) (changed bool) {
 	changed = l.notePhase(e, r.Phase, validText(r.PhaseReason))
 	if r.Phase == Failed && e.Phase() == Failed && e.Launch() != nil && !e.Stopping && e.State == Active {
-		l.becomeStopping(e, withReason("not ready", e.Start.PhaseReason), l.cfg.StopGrace)
+		reason := e.Start.PhaseReason
+		if !strings.HasPrefix(reason, "not ready") { // as agents begin it
+			reason = withReason("not ready", reason)
+		}
+		l.becomeStopping(e, reason, l.cfg.StopGrace)
 	}
 	return changed
 }

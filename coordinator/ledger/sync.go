@@ -162,6 +162,8 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		e.noteCPUTime(end.CPUTime)
 		l.lastIncidents(e, end.Incidents)
 		result.Over = append(result.Over, end.ID)
+		l.reportedBegun(e, end.LogDirectory)
+		l.notePhase(e, end.Phase, validText(end.PhaseReason))
 		l.endTried(e, e.endReason(end.Reason), !end.NotBegun)
 	}
 }
@@ -190,7 +192,7 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 			changed = l.updateOverUse(e, r.OverUse) || changed
 			changed = l.updateIncidents(e, r.Incidents) || changed
 			changed = e.noteLeaderEnd(r.LeaderEnd) || changed
-			changed = l.reportedBegun(e, r) || changed
+			changed = l.reportedBegun(e, r.LogDirectory) || changed
 			changed = l.reportedPhase(e, r) || changed
 		}
 		if changed {

@@ -139,6 +139,7 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
 			LeaderEnd:  leaderEndFrom(m.GetLeaderEnd()),
 			PeakSource: PeakSourceFrom(m.GetMeasuredPeakSource()), CPUTime: CPUTimeFrom(m.GetCpuTime()), NotBegun: m.GetNotBegun(),
+			Phase: PhaseFrom(m.GetPhase()), PhaseReason: truncated(CleanText(m.GetPhaseReason()), longestProblem), LogDirectory: CleanText(m.GetLogDirectory()),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err

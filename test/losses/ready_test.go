@@ -393,3 +393,35 @@ func TestAScriptIsStartedFromElsewhere(t *testing.T) {
 		t.Error("it ran")
 	}
 }
+
+// A launcher that starts its engine itself says how far it is: no agent looks.
+func TestALauncherSaysHowFarItsEngineIs(t *testing.T) {
+	t.Parallel()
+	p := startPlace(t, settings{})
+	e := p.confirmed("own")
+	for _, phase := range []bursarv1.Phase{bursarv1.Phase_PHASE_STARTING, bursarv1.Phase_PHASE_READY} {
+		request := &bursarv1.ConfirmRequest{Id: e.id, Process: &bursarv1.Process{Pid: int32(e.pid)}, Phase: phase}
+		if _, err := p.local.Allocations().Confirm(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		list, err := p.remote.Allocations().List(t.Context(), &bursarv1.AllocationServiceListRequest{Phases: []bursarv1.Phase{phase}})
+		if err != nil || len(list.GetAllocations()) != 1 || list.GetAllocations()[0].GetId() != e.id {
+			t.Errorf("in %s: %v, %v", phase, list, err)
+		}
+	}
+	// The agent starts anew, and says nothing else.
+	p.agent.Signal(syscall.SIGKILL)
+	<-p.agent.Ended()
+	p.startAgent()
+	eventually(t, "the agent has reported", func() error {
+		hosts, err := p.remote.Hosts().List(t.Context(), &bursarv1.HostServiceListRequest{})
+		if err == nil && hosts.GetHosts()[0].GetState() != bursarv1.HostState_HOST_STATE_HEALTHY {
+			err = errNotYet
+		}
+		return err
+	})
+	now, err := p.remote.Allocations().Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: e.id})
+	if err != nil || now.GetAllocation().GetPhase() != bursarv1.Phase_PHASE_READY || now.GetAllocation().GetState() != active {
+		t.Errorf("%v, %v", now, err)
+	}
+}

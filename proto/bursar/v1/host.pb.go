@@ -2131,7 +2131,12 @@ type EngineEnd struct {
 	CpuTime            *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	// Nothing of it was executed: its process waited to begin when the agent ended. A launch that was
 	// made by Start is tried again.
-	NotBegun      bool `protobuf:"varint,12,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	NotBegun bool `protobuf:"varint,12,opt,name=not_begun,json=notBegun,proto3" json:"not_begun,omitempty"`
+	// As in EngineReport: an engine may have been ready and have ended between two reports. Unset, as
+	// from an older agent, or if it had not come so far: not known.
+	Phase         Phase  `protobuf:"varint,60,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
+	PhaseReason   string `protobuf:"bytes,61,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
+	LogDirectory  string `protobuf:"bytes,62,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2248,6 +2253,27 @@ func (x *EngineEnd) GetNotBegun() bool {
 		return x.NotBegun
 	}
 	return false
+}
+
+func (x *EngineEnd) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *EngineEnd) GetPhaseReason() string {
+	if x != nil {
+		return x.PhaseReason
+	}
+	return ""
+}
+
+func (x *EngineEnd) GetLogDirectory() string {
+	if x != nil {
+		return x.LogDirectory
+	}
+	return ""
 }
 
 // Veto is an agent's refusal of a grant.
@@ -3838,7 +3864,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12&\n" +
 	"\x05phase\x18\r \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12+\n" +
 	"\fphase_reason\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\x12-\n" +
-	"\rlog_directory\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xea\x04\n" +
+	"\rlog_directory\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xee\x05\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -3854,7 +3880,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x14measured_peak_source\x18\n" +
 	" \x01(\x0e2\x15.bursar.v1.PeakSourceR\x12measuredPeakSource\x124\n" +
 	"\bcpu_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12\x1b\n" +
-	"\tnot_begun\x18\f \x01(\bR\bnotBegun\"\xab\x01\n" +
+	"\tnot_begun\x18\f \x01(\bR\bnotBegun\x12&\n" +
+	"\x05phase\x18< \x01(\x0e2\x10.bursar.v1.PhaseR\x05phase\x12+\n" +
+	"\fphase_reason\x18= \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vphaseReason\x12-\n" +
+	"\rlog_directory\x18> \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -4121,55 +4150,56 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	57, // 49: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
 	59, // 50: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
 	52, // 51: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
-	54, // 52: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	23, // 53: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	52, // 54: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 55: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	52, // 56: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	52, // 57: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	62, // 58: bursar.v1.SignalOrder.signal:type_name -> bursar.v1.Signal
-	63, // 59: bursar.v1.SendOutputOrder.logs:type_name -> bursar.v1.LogsRequest
-	64, // 60: bursar.v1.SendOutputRequest.output:type_name -> bursar.v1.LogsResponse
-	28, // 61: bursar.v1.SendOutputRequest.problem:type_name -> bursar.v1.OutputProblem
-	2,  // 62: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	48, // 63: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 64: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 65: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	52, // 66: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 67: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 68: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	52, // 69: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 70: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	54, // 71: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 72: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 73: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	30, // 74: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	32, // 75: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	34, // 76: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	36, // 77: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	38, // 78: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	40, // 79: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	8,  // 80: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
-	12, // 81: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
-	27, // 82: bursar.v1.HostService.SendOutput:input_type -> bursar.v1.SendOutputRequest
-	42, // 83: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 84: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	22, // 85: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	31, // 86: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	33, // 87: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	35, // 88: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	37, // 89: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	39, // 90: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	41, // 91: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	9,  // 92: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
-	17, // 93: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
-	29, // 94: bursar.v1.HostService.SendOutput:output_type -> bursar.v1.SendOutputResponse
-	43, // 95: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	84, // [84:96] is the sub-list for method output_type
-	72, // [72:84] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	60, // 52: bursar.v1.EngineEnd.phase:type_name -> bursar.v1.Phase
+	54, // 53: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	23, // 54: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	52, // 55: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 56: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	52, // 57: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	52, // 58: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	62, // 59: bursar.v1.SignalOrder.signal:type_name -> bursar.v1.Signal
+	63, // 60: bursar.v1.SendOutputOrder.logs:type_name -> bursar.v1.LogsRequest
+	64, // 61: bursar.v1.SendOutputRequest.output:type_name -> bursar.v1.LogsResponse
+	28, // 62: bursar.v1.SendOutputRequest.problem:type_name -> bursar.v1.OutputProblem
+	2,  // 63: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	48, // 64: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 65: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 66: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	52, // 67: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 68: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 69: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	52, // 70: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 71: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	54, // 72: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 73: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 74: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	30, // 75: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	32, // 76: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	34, // 77: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	36, // 78: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	38, // 79: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	40, // 80: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	8,  // 81: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
+	12, // 82: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
+	27, // 83: bursar.v1.HostService.SendOutput:input_type -> bursar.v1.SendOutputRequest
+	42, // 84: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 85: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	22, // 86: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	31, // 87: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	33, // 88: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	35, // 89: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	37, // 90: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	39, // 91: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	41, // 92: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	9,  // 93: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
+	17, // 94: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
+	29, // 95: bursar.v1.HostService.SendOutput:output_type -> bursar.v1.SendOutputResponse
+	43, // 96: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	85, // [85:97] is the sub-list for method output_type
+	73, // [73:85] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
