@@ -105,7 +105,7 @@ func (s *Engines) becomeReady(ctx context.Context, engine ready.Engine, results 
 		case <-ended.C:
 		}
 	}
-	s.log.Info("the start of an engine is over", "allocation_id", engine.ID, "phase", result.Phase, "reason", result.Reason)
+	s.log.Info("the start of an engine is over", "allocation_id", engine.ID, "phase", result.Phase) // its reason may be the user's words
 	s.state.Locked(func(t *tracker.Tracker) { t.SetPhase(engine.ID, result.Phase, result.Reason, result.Time) })
 	s.syncDue.In(0)
 	s.state.ScheduleSave()

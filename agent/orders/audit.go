@@ -2,6 +2,8 @@ package orders
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -37,7 +39,8 @@ func programOf(spec *bursarv1.LaunchSpec) string {
 	return ""
 }
 
-// reasonOf is what people elsewhere hear: no values of the launch but its program.
+// reasonOf is what people elsewhere hear: no values of the launch, but its program and the names of
+// things that its host lacks.
 func reasonOf(err error) string {
 	wrong, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -45,9 +48,16 @@ func reasonOf(err error) string {
 	}
 	for _, detail := range wrong.Details() {
 		value, err := detail.Value()
-		if field, is := value.(*bursarv1.InvalidField); err == nil && is && field.GetField() != "command[0]" {
+		if field, is := value.(*bursarv1.InvalidField); err == nil && is && !isShown(field.GetField()) {
 			return field.GetField() + ": want " + field.GetWant()
 		}
 	}
 	return wrong.Message()
+}
+
+// isShown reports whether people elsewhere hear the value of a field. Of a script the field has the
+// interpreter alone.
+func isShown(field string) bool {
+	return slices.Contains([]string{"command[0]", "script", "readiness.port"}, field) ||
+		strings.HasPrefix(field, "required_files[") || strings.HasPrefix(field, "required_variables[")
 }
