@@ -127,7 +127,7 @@ func serveBoth(ctx context.Context, c *cmdline.Invocation, f devFlags, log *slog
 		}
 		*dir = path
 	}
-	config, _, err := devAgentConfig(f, "http://"+f.listen)
+	config, _, err := devAgentConfig(ctx, f, "http://"+f.listen)
 	if err != nil {
 		return err // before anything is made
 	}
@@ -167,7 +167,7 @@ func devAgent(ctx context.Context, c *cmdline.Invocation, f devFlags, server *co
 		return nil
 	}
 	target := "http://" + server.Address()
-	config, loaded, err := devAgentConfig(f, target)
+	config, loaded, err := devAgentConfig(ctx, f, target)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // devAgentConfig is the configuration of dev's agent: that of a file, if there is one, with the
 // settings that dev makes itself. The file is one that an agent takes, and is read as strictly. It
 // must not have the settings that dev decides.
-func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuration, error) {
+func devAgentConfig(ctx context.Context, f devFlags, coordinator string) (agent.Config, *configuration, error) {
 	var config agent.Config
 	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "coordinators": "--listen"}}
 	if f.agentConfig != "" {
@@ -45,7 +45,7 @@ func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuratio
 		config.Engines.LogDir = filepath.Join(f.dataDir, "engines")
 		loaded.set["engines.logDir"] = "--data-dir"
 	}
-	devRemote(&config.Engines.Remote)
+	devRemote(ctx, &config.Engines.Remote)
 	if _, err := config.WithDefaults(); err != nil {
 		return config, nil, loaded.explain(err)
 	}
@@ -54,13 +54,13 @@ func devAgentConfig(f devFlags, coordinator string) (agent.Config, *configuratio
 
 // devRemote lets dev's coordinator start engines as the user that runs dev, unless the file says as
 // whom: that user may start them anyway. As root, it is the user of sudo, and otherwise nobody.
-func devRemote(remote *agent.RemoteConfig) {
+func devRemote(ctx context.Context, remote *agent.RemoteConfig) {
 	if remote.Accounts != nil {
 		return
 	}
 	name := os.Getenv("SUDO_USER")
 	if uid := os.Geteuid(); uid != 0 {
-		name, _ = osuser.Users{}.NameOf(context.Background(), uint32(uid)) //nolint:gosec // a uid
+		name, _ = osuser.Users{}.NameOf(ctx, uint32(uid)) //nolint:gosec // a uid
 	}
 	if name == "" || name == identity.RootAccount {
 		return

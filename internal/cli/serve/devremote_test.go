@@ -47,7 +47,7 @@ func TestAsWhomDevStartsEngines(t *testing.T) {
 		if c.file != "" {
 			f.agentConfig = file(c.file)
 		}
-		config, _, err := devAgentConfig(f, "http://127.0.0.1:7070")
+		config, _, err := devAgentConfig(t.Context(), f, "http://127.0.0.1:7070")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
