@@ -113,6 +113,7 @@ func usageOf(m measurement) tracker.Usage {
 		ID: m.engine.ID, PID: m.engine.PID, StartTime: m.engine.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, UnsureBytes: u.UnsureBytes,
 		PeakBytes: u.PeakBytes, CacheBytes: u.CacheBytes, MappedBytes: u.MappedBytes, Processes: u.Processes,
+		HighestBytes: u.HighestBytes, MarkBytes: u.MarkBytes,
 		CPUMillis: u.CPUMillis, CPUTime: u.CPUTime,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,

@@ -30,6 +30,10 @@ type Seen struct {
 	// Processes is the highest number of processes that two measurements in a row found, or the
 	// number of the only measurement. A short command that one measurement finds does not count.
 	Processes int
+	// HighestBytes is the kernel's mark of the largest process at the last measurement that found
+	// one: the highest amount of RAM that it ever had, mapped files included. MarkBytes is the mark
+	// of the engine's cgroup just before. 0: not known.
+	HighestBytes, MarkBytes int64
 
 	// last is the number of processes at the last measurement. repeated says that two measurements
 	// found some.
@@ -51,6 +55,9 @@ func (s *Seen) Add(other Seen) {
 		s.Processes = max(s.Processes, other.Processes)
 	}
 	s.last = other.Processes
+	if other.HighestBytes > 0 {
+		s.HighestBytes, s.MarkBytes = max(s.HighestBytes, other.HighestBytes), other.MarkBytes
+	}
 }
 
 // Marks are the kernel's figures at the end of an engine. 0 means that there is no figure.
@@ -79,6 +86,10 @@ const nearly = 20
 func Of(seen Seen, marks Marks) (bytes int64, source Source) {
 	if marks.LimitBytes > 0 && marks.LimitBytes >= seen.Bytes {
 		return marks.LimitBytes, Limit
+	}
+	if marks.ProcessBytes == 0 && marks.CgroupBytes > 0 && marks.CgroupBytes <= seen.MarkBytes {
+		// The mark is older than the last measurement, and so is what the processes had then.
+		marks.ProcessBytes = seen.HighestBytes
 	}
 	bytes = seen.Bytes
 	if bytes > 0 || seen.Processes > 0 {

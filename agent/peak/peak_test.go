@@ -38,6 +38,12 @@ func TestPeaks(t *testing.T) {
 	f("more before the move", seen(500, 0, 1), peak.Marks{CgroupBytes: 100, Partial: true}, 500, peak.Ticks)
 	f("a spike after the move", seen(8, 1, 1), peak.Marks{CgroupBytes: 400, Partial: true}, 399, peak.Kernel)
 
+	// A large file came and went between two measurements. The marks of its processes tell, if they
+	// are younger than the mark of the cgroup.
+	moved := peak.Seen{Bytes: 126, Processes: 1, HighestBytes: 264, MarkBytes: 446, MappedBytes: 8}
+	f("the mark is older than the last measurement", moved, peak.Marks{CgroupBytes: 446, Partial: true}, 264, peak.Kernel)
+	f("the mark has grown since", moved, peak.Marks{CgroupBytes: 500, Partial: true}, 500, peak.Kernel)
+
 	// None.
 	f("the main process's mark", seen(8, 10, 1), peak.Marks{ProcessBytes: 410}, 400, peak.Kernel)
 	f("one process, no more than was seen", seen(400, 10, 1), peak.Marks{ProcessBytes: 405}, 400, peak.Kernel)

@@ -34,6 +34,8 @@ type Usage struct {
 	// PeakBytes is the most of it since the last sample, CacheBytes the page cache, and MappedBytes
 	// the files that its main process had mapped when that was read last.
 	PeakBytes, CacheBytes, MappedBytes int64
+	// HighestBytes and MarkBytes are those of peak.Seen.
+	HighestBytes, MarkBytes int64
 	Processes                          int
 	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
 	// this incarnation of the agent knows.
@@ -115,6 +117,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		e.peak.seen.Add(peak.Seen{
 			Bytes:      max(usage.UnreclaimableBytes, usage.PeakBytes) - usage.UnsureBytes,
 			CacheBytes: usage.CacheBytes, MappedBytes: usage.MappedBytes, Processes: usage.Processes,
+			HighestBytes: usage.HighestBytes, MarkBytes: usage.MarkBytes,
 		})
 		e.peak.cpuMillis = max(e.peak.cpuMillis, usage.CPUMillis)
 		e.noteCPUTime(usage.CPUTime)

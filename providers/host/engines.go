@@ -74,6 +74,10 @@ type Usage struct {
 	// PeakBytes is the most that was unreclaimable at a time since the last call that listed this
 	// engine, as far as that is known: what the kernel's marks of its processes tell is in it.
 	PeakBytes int64
+	// HighestBytes is the most RAM, mapped files included, that one process of those that live now
+	// ever had. MarkBytes is the highest charge of the engine's cgroup just before. Both are 0 for
+	// an engine that was in its cgroup from the start.
+	HighestBytes, MarkBytes int64
 	// CacheBytes is the page cache in MemoryBytes: what the cgroup is charged for files and names,
 	// or the files that the process with the most of them has mapped.
 	CacheBytes int64
@@ -416,7 +420,7 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	usage.UnreclaimableBytes = max(usage.UnreclaimableBytes, memory.unreclaimable)
 	usage.SwappedBytes = max(usage.SwappedBytes, memory.swapped)
 	usage.CacheBytes, usage.MappedBytes = max(usage.CacheBytes, memory.files), max(usage.MappedBytes, memory.files)
-	usage.PeakBytes = cgroupfs.Add(usage.UnreclaimableBytes, memory.spike)
+	usage.PeakBytes, usage.HighestBytes = cgroupfs.Add(usage.UnreclaimableBytes, memory.spike), memory.highest
 }
 
 // treeCPU adds what the processes of an engine have used since the last pass. In the first one it

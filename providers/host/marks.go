@@ -67,12 +67,8 @@ func (m *Meter) Marks(e Engine) Marks {
 // readMemoryMarks fills in what a cgroup tells of its memory; a mark without the lists of pages
 // says nothing.
 func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
-	file := "memory.peak" // since Linux 5.19
-	if at.V1 {
-		file = "memory.max_usage_in_bytes"
-	}
-	most, err := s.readNumber(filepath.Join(at.Directory(), file))
-	if err != nil || most >= cgroupfs.UnlimitedV1 {
+	most := s.readMark(at)
+	if most == 0 {
 		return
 	}
 	stat, err := s.readMemoryStat(at)
@@ -88,6 +84,19 @@ func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
 		}
 	}
 	to.MostBytes, to.CacheBytes, to.MappedBytes = max(0, most-stat.Huge), cache, stat.Mapped
+}
+
+// readMark reads the highest charge of a cgroup in bytes. 0: the kernel does not tell.
+func (s *scratch) readMark(at cgroupfs.Place) int64 {
+	file := "memory.peak" // since Linux 5.19
+	if at.V1 {
+		file = "memory.max_usage_in_bytes"
+	}
+	most, err := s.readNumber(filepath.Join(at.Directory(), file))
+	if err != nil || most >= cgroupfs.UnlimitedV1 {
+		return 0
+	}
+	return most
 }
 
 // occupancy reports whether a process that is not the engine's reaper lives in a cgroup, or below

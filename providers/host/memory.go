@@ -134,8 +134,8 @@ type treeUse struct {
 	// that is not the engine's.
 	lazy, unsure int64
 	// spike is how much more than now was unreclaimable at some time since the last pass, as far
-	// as a process alone tells.
-	spike int64
+	// as a process alone tells. highest is the kernel's mark of the largest process: see mapped.
+	spike, highest int64
 }
 
 // family is the processes of an engine that run the same start of the same program: one, and those
@@ -160,7 +160,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	t := &m.tracker
 	families := map[image]*family{}
 	var use treeUse
-	var files int64
+	var files, highest int64
 	var problem error
 	m.findForker(e)
 	e.marks.begin()
@@ -174,7 +174,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 			problem = err
 			continue
 		}
-		files = max(files, memory.file)
+		files, highest = max(files, memory.file), max(highest, memory.highest)
 		use.spike = max(use.spike, e.marks.spike(&t.forest.table, row, memory))
 		kin := families[row.image]
 		if kin == nil {
@@ -203,7 +203,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 		use.unsure += of.unsure
 	}
 	use.held += files
-	use.files = files
+	use.files, use.highest = files, highest
 	return use, problem
 }
 

@@ -150,6 +150,9 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 		usage.Processes--
 	}
 	own.memory, own.shared, own.partial = true, stat.Shared, !all
+	if own.moved {
+		usage.MarkBytes = t.scratch.readMark(*own.memoryAt)
+	}
 	e.lazy = stat.Lazy // the lists of anonymous pages do not have it
 	if !all {
 		usage.Processes = max(1, usage.Processes)
