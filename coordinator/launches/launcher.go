@@ -18,8 +18,8 @@ const (
 	// orderAgain is how often an order is sent that was not answered.
 	orderAgain = 10 * time.Second
 	// attachPatience is how long the agent of a host that got a grant has to be attached. After a
-	// change of leader agents attach within seconds.
-	attachPatience = 5 * time.Second
+	// change of leader, or an outage of a coordinator, agents attach within seconds.
+	attachPatience = 15 * time.Second
 	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as
 	// after a change of leader. A reservation usually lasts for two minutes.
 	secretsPatience = 30 * time.Second
@@ -84,7 +84,9 @@ func (l *Launcher) Run(ctx context.Context) {
 		if l.Loop.Leading() {
 			err := l.follow(ctx, &tries)
 			l.clear()
-			l.Hub.Cut(fmt.Errorf("this coordinator does not lead any more: %w", err))
+			if !errors.Is(err, commit.ErrFellBehind) { // else it leads on
+				l.Hub.Cut(fmt.Errorf("this coordinator does not lead any more: %w", err))
+			}
 		}
 		pause.For(again, ctx.Done(), nil)
 	}

@@ -3,7 +3,6 @@ package launches
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,6 +20,7 @@ const (
 	sent     outcome = iota
 	detached         // the host's agent is not attached
 	lacking          // the caller has to bring secrets
+	unread           // the store does not answer
 )
 
 // launch sends the order of a grant until ctx ends, which it does when the allocation is no longer
@@ -40,7 +40,7 @@ func (l *Launcher) launch(ctx context.Context, t *try) {
 			return
 		case result == sent:
 			everSent = true
-		case result == lacking && waited >= secretsPatience:
+		case result == lacking && !everSent && waited >= secretsPatience:
 			l.fail(ctx, a, "its caller, who has the values of its secrets, does not wait for it any more")
 			return
 		case result == detached && !everSent && waited >= attachPatience:
@@ -77,7 +77,10 @@ func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, er
 		return detached, nil
 	}
 	record, err := l.record(ctx, a)
-	if err != nil {
+	switch {
+	case record == nil && err == nil:
+		return unread, nil
+	case err != nil:
 		return detached, err
 	}
 	secrets, complete := l.secretsOf(a, record.GetSecrets())
@@ -90,14 +93,18 @@ func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, er
 	return detached, nil
 }
 
-// record reads what is to be executed.
+// record reads the row of a launch. The error says that there is no good row. Nil: the store does
+// not answer.
 func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.LaunchRecord, error) {
 	payload, err := l.Rows.Launch(ctx, a.Launch().Row)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("the coordinators' store has lost what is to be executed")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what is to be executed could not be read: %w", err)
+		if ctx.Err() == nil {
+			l.Log.Warn("the command of a launch could not be read, and is read again", "allocation_id", a.ID, "error", err)
+		}
+		return nil, nil //nolint:nilnil // says so
 	}
 	record := &storev1.LaunchRecord{}
 	if err := proto.Unmarshal(payload, record); err != nil {

@@ -128,7 +128,7 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	if err != nil {
 		return Allocation{}, err
 	}
-	if !e.State.Holds() || c.GrantRevision < e.GrantRevision {
+	if !e.State.Holds() || c.GrantRevision < e.GrantRevision || e.State != Reserved && !e.mayNotBegin(&c) {
 		return e.Allocation, nil
 	}
 	h := e.host
@@ -152,6 +152,13 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	}
 	l.grantWaiting()
 	return l.lastTransition(), nil
+}
+
+// mayNotBegin reports whether a report of a failed try can be about an active engine. Its agent has
+// started the engine, and can find that the program cannot be executed. A coordinator knows only
+// that its orders were not taken, which an agent's answer to an earlier order contradicts.
+func (e *entry) mayNotBegin(c *LaunchFailed) bool {
+	return c.Incarnation != 0 && e.Process.Launched && e.waitsToBegin()
 }
 
 func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }

@@ -95,7 +95,8 @@ func (s *script) began(a *arguments) string {
 	return problem(err)
 }
 
-// failed is a report that a try has begun nothing.
+// failed is a report of the host's agent that a try has begun nothing. unsent: the coordinator says
+// that the agent did not take its order.
 func (s *script) failed(a *arguments) string {
 	id := s.id(a)
 	last := s.last[id]
@@ -105,6 +106,9 @@ func (s *script) failed(a *arguments) string {
 	}
 	if a.flag("stale") {
 		c.GrantRevision--
+	}
+	if agent := s.agents[c.HostID]; agent != nil && !a.flag("unsent") {
+		c.Incarnation = agent.register.Incarnation
 	}
 	if result, err := s.ledger.FailLaunch(s.now, c); err != nil {
 		return problem(err)
