@@ -14,6 +14,8 @@ type engines struct {
 	stops   chan *bursarv1.StopOrder
 	signals chan string // what it was to send, and for whom
 	refuses error       // what it says of a signal
+	// begins plays BeginLaunch; nil: it is free.
+	begins func(ctx context.Context) error
 	// stopping is the context of the last stop, which its order was sent before.
 	stopping context.Context
 
@@ -21,7 +23,12 @@ type engines struct {
 	launched []engine.Launch // guarded by mu
 }
 
-func (e *engines) BeginLaunch(context.Context, string) (func(), error) { return func() {}, nil }
+func (e *engines) BeginLaunch(ctx context.Context, _ string) (func(), error) {
+	if e.begins == nil {
+		return func() {}, nil
+	}
+	return func() {}, e.begins(ctx)
+}
 
 func (e *engines) Launch(ctx context.Context, l engine.Launch) (*bursarv1.Allocation, string, error) {
 	e.mu.Lock()

@@ -109,28 +109,54 @@ func (t *Taker) Run(ctx context.Context) error {
 	defer t.Sender.Wait()
 	retry, older := newRetry(), time.Duration(0)
 	for ctx.Err() == nil {
-		began := time.Now()
+		began, asOf := time.Now(), t.epoch()
 		err := t.take(ctx, &launches)
 		if ctx.Err() != nil {
 			break
 		}
+		unknown, lived := connect.CodeOf(err) == connect.CodeUnimplemented, time.Since(began) > retryLast
+		if lived {
+			retry.Reset() // it was connected: this failure is new
+		}
 		wait := retry.NextBackOff()
 		switch {
-		case connect.CodeOf(err) == connect.CodeUnimplemented:
+		case unknown:
 			if older == 0 {
 				t.Log.Info("the coordinator is of an older version and sends no orders: no engine is started here from elsewhere, and nobody elsewhere reads output")
 			}
 			older = min(max(2*older, olderFirst), olderLast)
 			wait = older
 			t.Elsewhere()
-		case time.Since(began) > retryLast:
-			retry.Reset() // it was connected: this failure is new
+		case lived:
 			older = 0
 		}
 		t.Log.Debug("the stream of orders has ended", "error", err, "retry_in", wait)
-		pause.For(wait, ctx.Done(), nil)
+		if !unknown {
+			pause.For(wait, ctx.Done(), nil)
+		} else if t.led(ctx, wait, asOf) {
+			older = olderFirst / 2 // the leader is another one, maybe of a newer version
+		}
 	}
 	return nil
+}
+
+// led waits for so long, or until ctx ends. It is true as soon as a later epoch is known, which
+// comes with the answers of a new leader.
+func (t *Taker) led(ctx context.Context, wait time.Duration, epoch uint64) bool {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		known, answered := uint64(0), (<-chan struct{})(nil)
+		t.State.Locked(func(k *tracker.Tracker) { known, answered = k.Epoch(), t.State.Answered.Next() })
+		if known > epoch {
+			return true
+		}
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // take takes the orders of one stream.
