@@ -20,6 +20,18 @@ func (r *records) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
+// count is how many lines have some words.
+func (r *records) count(words string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(r.text.String()) {
+		if strings.Contains(line, words) {
+			n++
+		}
+	}
+	return n
+}
+
 // audits are the audit records.
 func (r *records) audits() (lines []string) {
 	r.mu.Lock()

@@ -10,13 +10,16 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/callers"
+	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/pause"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -33,6 +36,12 @@ const (
 	// atOnce is how many launches are under way at a time. Each starts a process and makes a
 	// cgroup.
 	atOnce = 8
+	// mostUnderWay is how many orders to launch may be under way, with those that wait for their
+	// turn. One beyond them is dropped: its coordinator repeats it.
+	mostUnderWay = 256
+	// maxOrder is how large an order to launch may be, in bytes: a spec and its secrets have 64 KiB
+	// at most.
+	maxOrder = 256 << 10
 	// grantPatience is how long the grant of an order may take to come with a Sync.
 	grantPatience = 10 * time.Second
 	// mostDone is how many orders that were carried out are remembered, for those that are
@@ -74,9 +83,10 @@ type Sender interface {
 type Taker struct {
 	Options
 
-	slots   chan struct{} // of launches
-	signals chan struct{} // of answers to signals
-	groups  groups
+	underWay chan struct{} // of orders to launch
+	slots    chan struct{} // of launches
+	signals  chan struct{} // of answers to signals
+	groups   groups
 
 	mu sync.Mutex
 	// answers are those to orders that were taken; nil: the launch is under way. Guarded by mu.
@@ -91,7 +101,10 @@ type orderKey struct {
 
 // New returns a taker that has no stream yet.
 func New(o Options) *Taker {
-	return &Taker{Options: o, slots: make(chan struct{}, atOnce), signals: make(chan struct{}, signalsAtOnce), answers: make(map[orderKey]*bursarv1.AnswerRequest)}
+	return &Taker{
+		Options: o, underWay: make(chan struct{}, mostUnderWay), slots: make(chan struct{}, atOnce), signals: make(chan struct{}, signalsAtOnce),
+		answers: make(map[orderKey]*bursarv1.AnswerRequest),
+	}
 }
 
 // newRetry is the pause between attempts of a call.
@@ -180,7 +193,7 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 		}
 		switch order := message.GetOrder().(type) {
 		case *bursarv1.AttachResponse_Launch:
-			launches.Go(func() { t.launch(context.WithoutCancel(ctx), order.Launch) })
+			t.begins(running, order.Launch, launches)
 		case *bursarv1.AttachResponse_Stop:
 			t.Engines.Stop(running, order.Stop)
 		case *bursarv1.AttachResponse_Signal:
@@ -199,20 +212,49 @@ func (t *Taker) epoch() (epoch uint64) {
 	return epoch
 }
 
+// begins has an order carried out in the background, unless it is one that no coordinator gives, or
+// too many are under way: a coordinator may lie.
+func (t *Taker) begins(ctx context.Context, order *bursarv1.LaunchOrder, launches *sync.WaitGroup) {
+	id := order.GetAllocationId()
+	if err := cgroup.CheckID(id); err != nil || proto.Size(order) > maxOrder {
+		t.Log.Warn("an order to launch is dropped: no coordinator gives such a one", "allocation_id", spelling.Cut(id, 100), "bytes", proto.Size(order))
+		return
+	}
+	select {
+	case t.underWay <- struct{}{}:
+		launches.Go(func() {
+			defer func() { <-t.underWay }()
+			t.launch(ctx, order)
+		})
+	default:
+		t.Log.Warn("an order to launch is dropped until its coordinator repeats it: too many are under way", "allocation_id", id, "orders", mostUnderWay)
+	}
+}
+
 // launch carries out an order once, and answers it. An order that is repeated is answered again.
+// The end of ctx, which is the agent's, ends the wait for a slot, and no launch.
 func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
-	ctx, cancel := context.WithTimeout(ctx, launchPatience)
-	defer cancel()
 	key := orderKey{order.GetAllocationId(), order.GetGrantRevision()}
 	answer, first := t.begin(key)
+	if first {
+		select {
+		case t.slots <- struct{}{}:
+			defer func() { <-t.slots }()
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // nothing has begun, and the host has not failed
+			t.forget(key)
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), launchPatience)
+	defer cancel()
 	if !first {
 		if answer != nil {
 			t.tell(ctx, answer)
 		}
 		return
 	}
-	t.slots <- struct{}{}
-	defer func() { <-t.slots }()
 	about := &audited{}
 	answer, err := t.execute(ctx, order, about)
 	t.auditLaunch(key.id, about, err)
@@ -253,6 +295,13 @@ func (t *Taker) begin(key orderKey) (answer *bursarv1.AnswerRequest, first bool)
 	}
 	t.answers[key] = nil
 	return nil, true
+}
+
+// forget has an order count as new again.
+func (t *Taker) forget(key orderKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.answers, key)
 }
 
 func (t *Taker) end(key orderKey, answer *bursarv1.AnswerRequest) {
