@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -129,11 +130,28 @@ func (s *engineService) hostWithOutput(ctx context.Context, text string) (host s
 	return a.HostID, nil
 }
 
+// endAfter calls end after a time, in a goroutine of its own, unless it is stopped before. stop
+// reports whether it was; if not, end has returned. It may be called again.
+func endAfter(d time.Duration, end func()) (stop func() bool) {
+	ended := make(chan struct{})
+	timer := time.AfterFunc(d, func() {
+		defer close(ended)
+		end()
+	})
+	return sync.OnceValue(func() bool {
+		if timer.Stop() {
+			return true
+		}
+		<-ended
+		return false
+	})
+}
+
 // SendOutput takes output from an agent for a reader of this coordinator.
 func (s *hostService) SendOutput(ctx context.Context, sent *connect.ClientStream[bursarv1.SendOutputRequest]) (*bursarv1.SendOutputResponse, error) {
 	auth.Parked(ctx)
-	first := time.AfterFunc(firstMessageTime, func() { auth.EndBody(ctx) })
-	defer first.Stop()
+	inTime := endAfter(firstMessageTime, func() { auth.EndBody(ctx) })
+	defer inTime()
 	receive := func() (*bursarv1.SendOutputRequest, error) {
 		if sent.Receive() {
 			return sent.Msg(), nil
@@ -145,7 +163,7 @@ func (s *hostService) SendOutput(ctx context.Context, sent *connect.ClientStream
 	}
 	head, err := receive()
 	switch {
-	case !first.Stop():
+	case !inTime():
 		return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("no message came within %s", firstMessageTime))
 	case errors.Is(err, io.EOF):
 		return nil, wire.FieldError("ticket", "", "that of an order, in the first message")
