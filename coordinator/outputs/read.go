@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/internal/pause"
@@ -236,10 +237,14 @@ func (s *reading) piece(ctx context.Context, output *bursarv1.LogsResponse) (ove
 	return over, nil
 }
 
-// wait waits until the reader may get so many bytes.
+// wait waits until the reader may get so many bytes, of which there are at most MaxPiece.
 func (s *reading) wait(ctx context.Context, bytes int) error {
-	if err := s.caller.limiter.WaitN(ctx, bytes); err != nil {
-		return err //nolint:wrapcheck // the context's
+	for _, limiter := range []*rate.Limiter{s.caller.limiter, s.readers.all} {
+		reserved := limiter.ReserveN(time.Now(), bytes)
+		if wait := reserved.Delay(); wait > 0 && !pause.For(wait, ctx.Done(), s.readers.closing) {
+			reserved.Cancel()
+			return s.ended(ctx)
+		}
 	}
-	return s.readers.all.WaitN(ctx, bytes) //nolint:wrapcheck // the context's
+	return nil
 }

@@ -22,14 +22,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type call struct {
 	messages chan *bursarv1.SendOutputRequest // what it sends; closed: it ends the call
 	answered chan error                       // how it was answered
+	over     chan struct{}                    // closed once it was
 	cut      context.CancelFunc
 }
 
 // deliver makes an agent's call.
 func deliver(r *Readers, host string, ticket []byte) *call {
 	ctx, cut := context.WithCancel(context.Background())
-	c := &call{messages: make(chan *bursarv1.SendOutputRequest), answered: make(chan error, 1), cut: cut}
+	c := &call{messages: make(chan *bursarv1.SendOutputRequest), answered: make(chan error, 1), over: make(chan struct{}), cut: cut}
 	go func() {
+		defer close(c.over)
 		c.answered <- r.Deliver(ctx, host, ticket, func() (*bursarv1.SendOutputRequest, error) {
 			select {
 			case m, open := <-c.messages:
@@ -119,7 +121,7 @@ func TestABrokenCallGoesOnAtTheNextByte(t *testing.T) {
 					c.data(5, "de")
 					c.end(5)
 				}
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}}
@@ -149,7 +151,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				close(c.messages)
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}, laterPatience, laterPatience + againLast*2, "ended its call"},
@@ -157,7 +159,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.messages <- &bursarv1.SendOutputRequest{Problem: &bursarv1.OutputProblem{Code: "unavailable", Message: "no helper"}}
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}, laterPatience, laterPatience + againLast*2, "no helper"},
@@ -165,7 +167,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.messages <- &bursarv1.SendOutputRequest{Problem: &bursarv1.OutputProblem{Code: "failed_precondition", Message: "the caller started it"}}
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}, 0, 0, "the caller started it"},
@@ -182,7 +184,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 				c := deliver(r, "h1", ticket)
 				c.data(3, "abc")
 				c.data(9, "abc")
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}, 0, 0, "byte 6 in place of byte 3"},
@@ -190,7 +192,7 @@ func TestAReaderIsToldWhenNobodySends(t *testing.T) {
 			go func() {
 				c := deliver(r, "h1", ticket)
 				c.data(MaxPiece+1, strings.Repeat("x", MaxPiece+1))
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}, 0, 0, "65537 bytes in one piece"},
@@ -284,7 +286,7 @@ func TestAnIdleReaderIsKeptAlive(t *testing.T) {
 				c := deliver(r, "h1", ticket)
 				time.Sleep(4*KeepAlive + time.Second)
 				c.end(0)
-				_ = <-c.answered
+				<-c.over
 			}()
 			return "h1", nil
 		}}
@@ -304,12 +306,12 @@ func source(r *Readers, pieces int) *leader {
 			for i := range pieces {
 				select {
 				case c.messages <- &bursarv1.SendOutputRequest{Output: &bursarv1.LogsResponse{NextOffset: int64(i+1) * MaxPiece, Piece: &bursarv1.LogsResponse_Data{Data: []byte(text)}}}:
-				case _ = <-c.answered:
+				case <-c.over:
 					return
 				}
 			}
 			c.end(int64(pieces) * MaxPiece)
-			_ = <-c.answered
+			<-c.over
 		}()
 		return "h1", nil
 	}}
@@ -373,7 +375,9 @@ func TestAReaderThatTakesNothingHoldsUpItself(t *testing.T) {
 			}
 		}
 		leave()
-		_ = <-stuck
+		if err := <-stuck; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 
@@ -415,7 +419,7 @@ func TestCloseEndsReaders(t *testing.T) {
 		r := New(wide)
 		why := errors.New("it stops")
 		l := &leader{play: func(_ int, _ *bursarv1.LogsRequest, ticket []byte) (string, error) {
-			go func() { _ = <-deliver(r, "h1", ticket).answered }()
+			deliver(r, "h1", ticket)
 			return "h1", nil
 		}}
 		ended := make(chan error, 1)
@@ -429,4 +433,39 @@ func TestCloseEndsReaders(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A reader that waits for its rate hears of the end of its context and of the coordinator at that
+// moment, as one does that waits for output.
+func TestAReaderThatWaitsForItsRateEnds(t *testing.T) {
+	why := errors.New("it stops")
+	for name, c := range map[string]struct {
+		rates Rates
+		close bool
+		want  error
+	}{
+		"its deadline, at its own rate":    {Rates{Caller: MaxPiece, All: 1 << 30}, false, context.DeadlineExceeded},
+		"its deadline, at the rate of all": {Rates{Caller: 1 << 30, All: MaxPiece}, false, context.DeadlineExceeded},
+		"the coordinator stops":            {Rates{Caller: MaxPiece, All: 1 << 30}, true, why},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := New(c.rates)
+				const end = 3*time.Second + time.Second/2 // between two pieces
+				ctx := t.Context()
+				if c.close {
+					time.AfterFunc(end, func() { r.Close(why) })
+				} else {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, end)
+					defer cancel()
+				}
+				began := time.Now()
+				err := r.Read(ctx, "alice", &bursarv1.LogsRequest{Id: "1"}, source(r, 100), (&reader{}).take)
+				if took := time.Since(began); !errors.Is(err, c.want) || took != end {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		})
+	}
 }
