@@ -60,15 +60,15 @@ type Logs struct {
 	opener output.Opener
 
 	mu      sync.Mutex
-	folders *output.Folders                        // guarded by mu; nil: not open
-	readers map[string]map[*output.Reader]struct{} // guarded by mu; by allocation
-	gone    map[string]bool                        // of Run alone: engines that did not run at the last look
+	folders *output.Folders                               // guarded by mu; nil: not open
+	readers map[string]map[*output.Reader]*sync.WaitGroup // guarded by mu; by allocation; of those that tell the reader something
+	gone    map[string]bool                               // of Run alone: engines that did not run at the last look
 }
 
 // New returns a Logs that is not open.
 func New(o Options) *Logs {
 	return &Logs{
-		Options: o, readers: make(map[string]map[*output.Reader]struct{}),
+		Options: o, readers: make(map[string]map[*output.Reader]*sync.WaitGroup),
 		opener: output.Opener{Spawner: o.Spawner, Keeper: o.Keeper, Limits: func() output.Limits { return output.Limits{All: maxReaders, PerCaller: maxReadersCaller} }},
 	}
 }
@@ -131,8 +131,8 @@ func (l *Logs) Ended(id string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for reader := range l.readers[id] {
-		go reader.EngineEnded() // its helper may be stopped
+	for reader, telling := range l.readers[id] {
+		telling.Go(reader.EngineEnded) // its helper may be stopped
 	}
 }
 
@@ -230,14 +230,10 @@ func (l *Logs) open(ctx context.Context, caller string, request *bursarv1.LogsRe
 		l.forgetGone(&entry, err)
 		return nil, nil, withCode(err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.readers[id] == nil {
-		l.readers[id] = make(map[*output.Reader]struct{})
-	}
-	l.readers[id][reader] = struct{}{}
-	if !entry.Ended.IsZero() {
-		go reader.EngineEnded()
+	telling := l.register(id, reader)
+	// The engine may have ended before Ended knew of the reader.
+	if now, err := l.Find(id); !entry.Ended.IsZero() || err == nil && !now.Ended.IsZero() {
+		telling.Go(reader.EngineEnded)
 	}
 	return reader, func() {
 		l.mu.Lock()
@@ -247,7 +243,20 @@ func (l *Logs) open(ctx context.Context, caller string, request *bursarv1.LogsRe
 		}
 		l.mu.Unlock()
 		_ = reader.Close() // it was only read from
+		telling.Wait()
 	}, nil
+}
+
+// register has Ended tell a reader about the end of its engine.
+func (l *Logs) register(id string, reader *output.Reader) (telling *sync.WaitGroup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.readers[id] == nil {
+		l.readers[id] = make(map[*output.Reader]*sync.WaitGroup)
+	}
+	telling = &sync.WaitGroup{}
+	l.readers[id][reader] = telling
+	return telling
 }
 
 // forgetGone forgets the folder of an engine that has ended, if the folder is gone.

@@ -1,31 +1,42 @@
 package logs
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/output"
+	"github.com/bursar/bursar/agent/output/reading"
 	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // machine is what an agent knows of its host.
 type machine struct {
+	asked    func() // called when an account is looked up; nil: nothing is
 	engines  map[string]Engine
 	accounts map[string]osuser.User
 }
 
 func (m *machine) Named(_ context.Context, name string) (osuser.User, error) {
+	if m.asked != nil {
+		m.asked()
+	}
 	user, there := m.accounts[name]
 	if !there {
 		return user, osuser.ErrNoUser
@@ -102,7 +113,9 @@ func TestEndsThatNobodyToldAreNoticed(t *testing.T) {
 		go func() { done <- l.Run(ctx) }()
 		defer func() {
 			cancel()
-			_ = <-done // it never fails
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}()
 		ended := func(id string) bool {
 			entry, err := l.Find(id)
@@ -156,6 +169,78 @@ func TestCodes(t *testing.T) {
 	} {
 		if got := connect.CodeOf(withCode(c.err)); got != c.want {
 			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// helper plays a helper that follows the output of an engine, of which there is none.
+type helper struct{ t *testing.T }
+
+func (h helper) Spawn(_ context.Context, s launch.Spawn) (launch.Spawned, error) {
+	said, out := reopen(h.t, s.Stdin), reopen(h.t, s.Stdout)
+	go func() {
+		defer said.Close()
+		defer out.Close()
+		lines := bufio.NewReader(said)
+		frame := make([]byte, reading.HeaderSize)
+		if _, err := lines.ReadString('\n'); err != nil {
+			return
+		}
+		reading.PutHeader(frame, reading.FrameStart, 0, 1)
+		_, _ = out.Write(frame) // its reader may have gone
+		if word, err := lines.ReadByte(); err == nil && word == reading.EngineEnded {
+			reading.PutHeader(frame, reading.FrameEnd, 0, 0)
+			_, _ = out.Write(frame) // as above
+		}
+	}()
+	return launch.Spawned{}, nil
+}
+
+// reopen is the same end of a pipe.
+func reopen(t *testing.T, file *os.File) *os.File {
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), file.Name())
+}
+
+// A reader hears of the end of its engine whenever that comes, also while the reader is opened.
+func TestAReaderHearsOfTheEndOfItsEngine(t *testing.T) {
+	for _, when := range []string{"before it asks", "while it is opened", "while it reads"} {
+		l, m := newLogs(t)
+		l.Spawner, l.opener.Spawner = helper{t}, helper{t}
+		open(t, l, filepath.Join(t.TempDir(), output.FoldersFile))
+		l.Begins("1", "/logs/1", osuser.User{Name: "etl", UID: 1200})
+		m.accounts["etl"] = osuser.User{Name: "etl", UID: 1200}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		switch when {
+		case "before it asks":
+			l.Ended("1")
+		case "while it is opened":
+			m.asked = func() { l.Ended("1") }
+		default:
+			go func() {
+				for ctx.Err() == nil {
+					l.mu.Lock()
+					reads := len(l.readers["1"]) > 0
+					l.mu.Unlock()
+					if reads {
+						l.Ended("1")
+						return
+					}
+					runtime.Gosched()
+				}
+			}()
+		}
+		ended := false
+		err := l.Send(ctx, "alice", &bursarv1.LogsRequest{Id: "1", Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDOUT, Follow: true}, func(m *bursarv1.LogsResponse) error {
+			ended = ended || m.GetEnd() != nil
+			return nil
+		})
+		if err != nil || !ended {
+			t.Errorf("%s: ended %v, %v", when, ended, err)
 		}
 	}
 }
