@@ -10,12 +10,18 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // queued is how many orders wait for one agent. An agent takes an order in microseconds, and
 // answers by another call. More than this wait only if the agent reads nothing.
 const queued = 256
+
+// queuedBytes is how large the orders may be together that wait for one agent. An order to launch
+// has some 64 KiB at most.
+const queuedBytes = 4 << 20
 
 // ErrReplaced ends a stream: the agent, or a newer one of the host, has opened another.
 var ErrReplaced = errors.New("the host's agent has opened another stream of orders")
@@ -46,6 +52,7 @@ type Hub struct {
 
 type stream struct {
 	incarnation uint64
+	bytes       int // of orders; guarded by the lock of Hub
 	orders      chan *bursarv1.AttachResponse
 	over        chan error // has one element once the stream must end: why
 }
@@ -76,6 +83,7 @@ func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAliv
 		order := &bursarv1.AttachResponse{}
 		select {
 		case order = <-s.orders:
+			h.taken(s, order)
 		case <-tick.C:
 		case err := <-s.over:
 			return err
@@ -86,6 +94,13 @@ func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAliv
 			return err
 		}
 	}
+}
+
+// taken makes room for other orders.
+func (h *Hub) taken(s *stream, order *bursarv1.AttachResponse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.bytes -= proto.Size(order)
 }
 
 func (h *Hub) open(host string, incarnation uint64) (*stream, error) {
@@ -117,17 +132,20 @@ func (s *stream) end(why error) {
 	}
 }
 
-// Send gives an order to the agent of a host. It reports whether the agent is attached. Whether the
-// order arrives, the agent says.
+// Send gives an order to the agent of a host. It reports whether the agent is attached and takes
+// it: if too many bytes wait for the agent, the order may be sent again later, and if too many
+// orders wait, the stream ends. Whether the order arrives, the agent says.
 func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.streams[host]
-	if s == nil {
+	size := proto.Size(order)
+	if s == nil || s.bytes+size > queuedBytes {
 		return false
 	}
 	select {
 	case s.orders <- order:
+		s.bytes += size
 		return true
 	default:
 		s.end(ErrSlow)
@@ -136,17 +154,19 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	}
 }
 
-// Offer gives an order to the agent of a host, as Send does, unless half as many orders as possible
-// wait for the agent: such an order is dropped. It is for orders that may be lost, and that callers
+// Offer gives an order to the agent of a host, as Send does, unless half as many orders or bytes as
+// possible wait for the agent: such an order is dropped. It is for orders that may be lost, and that callers
 // can make many of: the rest of the queue is for launches.
 func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.streams[host]
-	if s == nil || len(s.orders) >= queued/2 {
+	size := proto.Size(order)
+	if s == nil || len(s.orders) >= queued/2 || s.bytes+size > queuedBytes/2 {
 		return false
 	}
 	s.orders <- order // there is room: each sender holds the lock
+	s.bytes += size
 	return true
 }
 
