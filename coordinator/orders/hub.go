@@ -155,8 +155,8 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 }
 
 // Offer gives an order to the agent of a host, as Send does, unless half as many orders or bytes as
-// possible wait for the agent: such an order is dropped. It is for orders that may be lost, and that callers
-// can make many of: the rest of the queue is for launches.
+// possible wait for the agent: such an order is dropped. It is for orders that may be lost, and
+// that callers can make many of: the rest of the queue is for launches.
 func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the programs of a tree into a folder, or its bursar alone. It needs no network: the module's dependencies are here since
-// this test was built.
+// build builds the programs of a tree into a folder, or its bursar alone. It needs no network: the
+// module's dependencies are here since this test was built.
 func build(tree, into string, flags ...string) error {
 	var packages []string
 	if strings.HasSuffix(into, "/") {
