@@ -20,8 +20,9 @@ import (
 //	          stopping: its agent has an order to end the engine.
 //	          releasing: its caller gave it back while its process lived. It ends with its process.
 //	          Its phase is starting if its agent watches when it is ready.
-//	ended     Its phase is not starting any more, unless its host is lost. It is in no table, counts nowhere, and has no timer. Its request id is remembered, or
+//	ended     It is in no table, counts nowhere, and has no timer. Its request id is remembered, or
 //	          free again if Forget is set. The row of its launch is deleted, or its successor's.
+//	          Its phase is not starting any more, unless its host is lost.
 //
 // A transition that frees quantities marks the queues that may get them. The command grants the
 // requests that wait there when it has made all of its transitions (grantWaiting).
