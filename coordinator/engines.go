@@ -161,6 +161,7 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 		waiting, cancel = context.WithTimeout(ctx, wire.DurationFrom(req.GetTimeout()))
 	}
 	defer cancel()
+	actor := auth.ActorOf(ctx)
 	for {
 		a, err := s.launcher.Await(waiting, id, func(a *ledger.Allocation) bool { return !a.State.Live() || req.GetReady() && isReady(a) })
 		switch {
@@ -169,7 +170,10 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 			return &bursarv1.WaitResponse{Allocation: now.GetAllocation(), TimedOut: true}, err
 		case err != nil:
 			return nil, err
-		case a.State.Live():
+		case a.State.Live(): // it may be another try, and a waiting one may have got its host meanwhile
+			if err := checkHostOf(actor, &a); err != nil {
+				return nil, err
+			}
 			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&a)}, nil
 		}
 		ended, err := s.allocations.getEnded(ctx, id)

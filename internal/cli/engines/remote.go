@@ -106,7 +106,7 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 		case late:
 			since = time.Time{}
 			continue
-		case !client.Unavailable(err) && connect.CodeOf(err) != connect.CodeAborted && !tooMuchToDo(err):
+		case !mayPass(err):
 			a, _ := client.NotStarted(err)
 			return a, err
 		}
@@ -131,6 +131,12 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 // Another call goes on with the same engine.
 const startPart = 5 * time.Minute
 
+// mayPass reports whether a Start has failed in a way that may end by itself. The engine may begin,
+// or have begun.
+func mayPass(err error) bool {
+	return client.Unavailable(err) || connect.CodeOf(err) == connect.CodeAborted || tooMuchToDo(err)
+}
+
 // tooMuchToDo reports whether a server refuses a call for now, and not the request.
 func tooMuchToDo(err error) bool {
 	_, insufficient := client.Insufficient(err)
@@ -139,35 +145,37 @@ func tooMuchToDo(err error) bool {
 
 const (
 	// lookFirst is the time between two looks for an engine that has to become ready, until it
-	// begins, and lookLast is the longest such time.
-	lookFirst = 200 * time.Millisecond
-	lookLast  = 5 * time.Second
+	// begins, and lookLast is the longest such time. For one without a readiness the answer to Start
+	// tells, so the first such time is lookSeldom.
+	lookFirst  = 200 * time.Millisecond
+	lookSeldom = time.Second
+	lookLast   = 5 * time.Second
 )
 
 // awaitBegin waits until the engine has begun or cannot. The answer to the Start of an engine
-// without a readiness says so. With a readiness that answer comes later, and the output should not
-// wait for it: early is true if it has not come yet.
+// without a readiness says so, unless it is lost. With a readiness that answer comes later, and the
+// output should not wait for it: early is true if it has not come yet.
 func (r *remote) awaitBegin(ctx context.Context, answer <-chan started) (s started, early bool) {
+	seldom := r.req.GetLaunch().GetReady() == nil
 	every := lookFirst
-	for {
-		var look <-chan time.Time
-		if r.req.GetLaunch().GetReady() != nil {
-			timer := time.NewTimer(every)
-			defer timer.Stop()
-			look = timer.C
-		}
+	if seldom {
+		every = lookSeldom
+	}
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for ; ; timer.Reset(every) {
 		select {
 		case s = <-answer:
 			r.note(s.allocation)
 			return s, false
-		case <-look:
+		case <-timer.C:
 		}
 		a := r.look(ctx)
 		r.note(a)
 		switch {
 		case a != nil && hasBegun(a):
 			return started{allocation: a}, true
-		case a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING:
+		case seldom, a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING:
 			every = min(2*every, lookLast)
 		default:
 			every = lookFirst
@@ -208,12 +216,11 @@ func hasBegun(a *bursarv1.Allocation) bool {
 	return a.GetLaunch().GetLogDirectory() != "" || a.GetExitStatus() != nil
 }
 
-// notStarted is the end if the engine has not begun.
+// notStarted is the end if the engine has not begun, as far as anybody has said. It gives all back
+// if nobody has said so.
 func (r *remote) notStarted(ctx context.Context, s started) error {
-	if client.Unavailable(s.err) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
-		defer cancel()
-		_, _ = r.cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: r.req.GetRequest().GetRequestId(), Reason: "its answer was lost"})
+	if s.allocation == nil && (mayPass(s.err) || client.Undecided(s.err)) {
+		r.giveBack(ctx, "its answer was lost")
 	}
 	return s.err
 }
@@ -270,12 +277,18 @@ func (r *remote) once(name string, do func()) {
 
 // interrupted is the end if a signal came before the engine began. It gives all back.
 func (r *remote) interrupted(ctx context.Context) error {
+	r.giveBack(ctx, "interrupted")
+	return &failure.ExitError{Code: max(failure.ExitFailed, r.leavingWith())}
+}
+
+// giveBack ends the request or the engine. If nobody answers, it says where the engine is to be
+// looked for.
+func (r *remote) giveBack(ctx context.Context, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), servers.GiveUpTime)
 	defer cancel()
-	if err := r.giveUp(ctx, "interrupted"); err != nil {
-		r.c.Sayf("bursar: %s; the engine may begin: see bursar allocations %s", r.c.Message(err), r.req.GetRequest().GetRequestId())
+	if err := r.giveUp(ctx, reason); err != nil {
+		r.c.Sayf("bursar: %s; the engine may run: see bursar allocations %s", r.c.Message(err), r.req.GetRequest().GetRequestId())
 	}
-	return &failure.ExitError{Code: max(failure.ExitFailed, r.leavingWith())}
 }
 
 // giveUp ends the request, or the engine if it has begun meanwhile.

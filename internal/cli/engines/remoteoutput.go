@@ -68,7 +68,8 @@ func (r *remote) copy(ctx context.Context, id string, over <-chan struct{}) {
 
 // copied takes note of how the copying of a stream has ended.
 func (r *remote) copied(ctx context.Context, stream bursarv1.OutputStream, err error) {
-	lost, isWrite := errors.AsType[*outputs.WriteError](err)
+	_, isWrite := errors.AsType[*outputs.WriteError](err)
+	_, isUncounted := errors.AsType[*outputs.UncountedError](err)
 	switch {
 	case err == nil, ctx.Err() != nil:
 	case isWrite && errors.Is(err, syscall.EPIPE) && stream == bursarv1.OutputStream_OUTPUT_STREAM_STDOUT:
@@ -79,8 +80,8 @@ func (r *remote) copied(ctx context.Context, stream bursarv1.OutputStream, err e
 		if err := r.stopEngine(ctx, id, "the reader of its output has gone"); err != nil {
 			r.c.Sayf("bursar: %s; see bursar allocations %s", r.c.Message(err), id)
 		}
-	case isWrite:
-		r.c.Sayf("bursar: %s: %s; the engine goes on", streamName(stream), lost)
+	case isWrite, isUncounted:
+		r.c.Sayf("bursar: %s: %s; the engine goes on", streamName(stream), err)
 		r.mu.Lock()
 		r.cut = true
 		r.mu.Unlock()

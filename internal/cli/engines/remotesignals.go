@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/endreason"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -93,7 +94,11 @@ func (s *remoteSignals) pass(ctx context.Context, id string, sig syscall.Signal)
 	switch {
 	case err == nil && sig == syscall.SIGINT:
 		r.c.Sayf("bursar: passed %s on to the engine; another one within %s stops it", name, cmdline.Hours(againWithin))
-	case err == nil, client.Precondition(err), client.NotFound(err): // it has ended
+	case err == nil, client.NotFound(err): // it has ended
+	case client.Precondition(err):
+		if a := r.look(calling); !render.HasEnded(a) {
+			r.once("refused", func() { r.c.Sayf("bursar: %s was not passed on: %s; a second Ctrl-C within %s stops the engine", name, r.c.Message(err), cmdline.Hours(againWithin)) })
+		}
 	case connect.CodeOf(err) == connect.CodeUnimplemented && isEnd(sig):
 		s.stopEngine(ctx, id, "its caller got "+name)
 	default:

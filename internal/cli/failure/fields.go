@@ -33,12 +33,17 @@ func (r *Reporter) TypedAs(field string) string {
 	if !r.hasFlag(flag) {
 		return field
 	}
+	return "--" + withParts(flag, parts)
+}
+
+// withParts adds to a flag the parts of its value that a field names.
+func withParts(flag string, parts []string) string {
 	for _, part := range parts {
 		if part != "" && !isNumber(part) {
 			flag += " " + part
 		}
 	}
-	return "--" + flag
+	return flag
 }
 
 // withinMessage is the path of a field without the messages that all fields of a command are in.

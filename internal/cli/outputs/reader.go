@@ -29,6 +29,20 @@ func (e *WriteError) Error() string { return "the output is lost: " + e.Err.Erro
 // Unwrap returns the error of the writer.
 func (e *WriteError) Unwrap() error { return e.Err }
 
+// UncountedError says that a connection broke, and that the reader cannot go on where it was: the
+// bytes of the output were not counted, so others may be at that offset now.
+type UncountedError struct {
+	Offset int64
+	Err    error // of the connection
+}
+
+func (e *UncountedError) Error() string {
+	return fmt.Sprintf("the output breaks off at offset %d: its bytes were not counted, so others may be at that offset now: read it again from its start (%s)", e.Offset, e.Err)
+}
+
+// errRecounted says that an answer counts the output in another way than those before it.
+var errRecounted = errors.New("the server counts it from another byte than before")
+
 // Reader copies one stream of an engine's output.
 type Reader struct {
 	Client *client.Client
@@ -54,6 +68,8 @@ type Reader struct {
 	// next is the offset of the next byte; known says that it is known.
 	next  int64
 	known bool
+	// taken: a piece has come, so next is a place in the output as it was counted then.
+	taken bool
 	// total counts the bytes that were written.
 	total     int64
 	uncounted bool
@@ -62,8 +78,8 @@ type Reader struct {
 // Total returns how many bytes were written.
 func (r *Reader) Total() int64 { return r.total }
 
-// Copy copies until the output ends. The error is that of the last call, a *WriteError, or the
-// context's.
+// Copy copies until the output ends. The error is that of the last call, a *WriteError, an
+// *UncountedError, or the context's.
 func (r *Reader) Copy(ctx context.Context) error {
 	var since time.Time // of the outage; zero: there is none
 	told := false
@@ -84,6 +100,8 @@ func (r *Reader) Copy(ctx context.Context) error {
 			return ctx.Err() //nolint:wrapcheck // the caller's own
 		case lost || !r.mayComeBack(err):
 			return err
+		case r.uncounted && r.taken:
+			return &UncountedError{r.next, err}
 		}
 		now := time.Now()
 		if since.IsZero() {
@@ -165,7 +183,9 @@ func (r *Reader) call(ctx context.Context) (answered, ended bool, err error) {
 // take takes one piece.
 func (r *Reader) take(msg *bursarv1.LogsResponse) (ended bool, err error) {
 	if msg.GetUncounted() && !r.uncounted {
-		r.uncounted = true
+		if r.uncounted = true; r.taken {
+			return false, &UncountedError{r.next, errRecounted}
+		}
 		if r.Uncounted != nil {
 			r.Uncounted()
 		}
@@ -182,6 +202,7 @@ func (r *Reader) take(msg *bursarv1.LogsResponse) (ended bool, err error) {
 	default: // of a later version, or a keep-alive
 		return false, nil
 	}
+	r.taken = true
 	switch {
 	case from < 0 || next < from:
 		return false, connect.NewError(connect.CodeInternal, fmt.Errorf("the server counts the output wrongly: %d bytes before byte %d", next-from, next))

@@ -150,6 +150,35 @@ func TestAReaderGoesOnAtTheNextByte(t *testing.T) {
 	}
 }
 
+// Without a count, other bytes may be at an offset after a pause: files were removed meanwhile.
+func TestUncountedOutputIsNotGoneOnWith(t *testing.T) {
+	t.Parallel()
+	uncounted := func(msg *bursarv1.LogsResponse) *bursarv1.LogsResponse {
+		msg.Uncounted = true
+		return msg
+	}
+	for name, test := range map[string]struct {
+		scripts      []func(*connect.ServerStream[bursarv1.LogsResponse]) error
+		output, told string
+		broken       bool
+	}{
+		"cut":                     {[]func(*connect.ServerStream[bursarv1.LogsResponse]) error{breaks(uncounted(data(2, "ab"))), sends(nil, uncounted(data(4, "cd")), end(4))}, "ab", "uncounted;", true},
+		"the leader changes":      {[]func(*connect.ServerStream[bursarv1.LogsResponse]) error{sends(errAway, uncounted(data(2, "ab"))), sends(nil, data(4, "cd"), end(4))}, "ab", "uncounted;", true},
+		"no longer counted":       {[]func(*connect.ServerStream[bursarv1.LogsResponse]) error{breaks(data(2, "ab")), sends(nil, uncounted(data(4, "cd")), end(4))}, "ab", "", true},
+		"cut before its first":    {[]func(*connect.ServerStream[bursarv1.LogsResponse]) error{breaks(&bursarv1.LogsResponse{Uncounted: true}), sends(nil, uncounted(data(2, "ab")), end(2))}, "ab", "uncounted;", false},
+		"a word without any byte": {[]func(*connect.ServerStream[bursarv1.LogsResponse]) error{sends(errAway), sends(nil, uncounted(data(2, "ab")), end(2))}, "ab", "lost;uncounted;", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, told, err := read(t, &server{scripts: test.scripts}, nil)
+			wrong, broken := errors.AsType[*outputs.UncountedError](err)
+			if output != test.output || told != test.told || broken != test.broken || broken && wrong.Offset != 2 || !broken && err != nil {
+				t.Errorf("%q, told %q, %v", output, told, err)
+			}
+		})
+	}
+}
+
 // A reader that began at the last lines goes on at a byte.
 func TestATailIsResumedAtItsByte(t *testing.T) {
 	t.Parallel()
