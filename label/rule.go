@@ -36,8 +36,9 @@ const (
 // wantedRule is the right form of a rule.
 const wantedRule = `a condition such as zone=a, zone!=a, zone in (a, b), zone notin (a, b), gpu, !gpu, cores>8 or cores<8`
 
-// maxRuleValues bounds the values of a rule.
-const maxRuleValues = 64
+// MaxRuleValues bounds the values of a rule, and those of all rules of a request together: each is
+// compared with the label of each host.
+const MaxRuleValues = 64
 
 // ParseRules reads rules with commas between them. A value in double quotes may have any character,
 // as in Parse. The errors are *FieldError.
@@ -108,6 +109,9 @@ func ParseRule(text string) (Rule, error) {
 		if r.values, ok = values("(" + behind); !ok || !strings.Contains(rest, "(") {
 			return r, wrongRule(text)
 		}
+		if n := len(r.values); n > MaxRuleValues {
+			return r, &FieldError{"rule", text, fmt.Sprintf("at most %d values, not %d", MaxRuleValues, n)}
+		}
 		return r.checked(text)
 	}
 	for _, sign := range []struct {
@@ -143,7 +147,7 @@ func values(text string) (list []string, ok bool) {
 		if !quoted {
 			value = strings.TrimRight(value, " ")
 		}
-		if !ok || value == "" && !quoted || behind == "" || len(list) >= maxRuleValues {
+		if !ok || value == "" && !quoted || behind == "" {
 			return nil, false
 		}
 		list = append(list, value)
@@ -209,6 +213,15 @@ func (r Rule) format() string {
 // String returns the rule as ParseRule reads it. Two rules that mean the same have one text, apart
 // from the ways to write numbers.
 func (r Rule) String() string { return r.text }
+
+// CountValues counts the values that rules compare the labels of a host with.
+func CountValues(rules ...Rule) int {
+	n := 0
+	for _, r := range rules {
+		n += len(r.values)
+	}
+	return n
+}
 
 // Equal reports whether both rules have the same text.
 func (r Rule) Equal(other Rule) bool { return r.text == other.text }

@@ -61,7 +61,7 @@ func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
 	if len(m.GetRequiredRules())+len(m.GetPreferredRules())+len(m.GetAvoidedRules()) == 0 {
 		return nil, nil //nolint:nilnil // no rules are nil
 	}
-	rules := &ledger.Rules{}
+	rules, values := &ledger.Rules{}, 0
 	for _, list := range []struct {
 		field string
 		texts []string
@@ -74,6 +74,9 @@ func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
 		var err error
 		if *list.into, err = convert.RulesFromProto(list.texts); err != nil {
 			return nil, InField(list.field, err)
+		}
+		if values += label.CountValues(*list.into...); values > label.MaxRuleValues {
+			return nil, FieldError(list.field, fmt.Sprintf("%d values", values), fmt.Sprintf("at most %d in all conditions of a request together", label.MaxRuleValues))
 		}
 	}
 	return rules, nil

@@ -39,6 +39,7 @@ type fake struct {
 	onStart  func(context.Context, *bursarv1.StartRequest) error
 	onLogs   func(*bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error
 	onSignal func(bursarv1.Signal) error
+	onCancel func() error
 	onWait   func(context.Context, *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error)
 
 	mu      sync.Mutex
@@ -206,6 +207,9 @@ func (f *fake) Stop(_ context.Context, req *bursarv1.StopRequest) (*bursarv1.Sto
 
 func (f *fake) Cancel(_ context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
 	f.note("cancel: " + req.GetReason())
+	if f.onCancel != nil {
+		return &bursarv1.CancelResponse{}, f.onCancel()
+	}
 	return &bursarv1.CancelResponse{}, nil
 }
 

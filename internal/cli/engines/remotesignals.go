@@ -97,7 +97,9 @@ func (s *remoteSignals) pass(ctx context.Context, id string, sig syscall.Signal)
 	case err == nil, client.NotFound(err): // it has ended
 	case client.Precondition(err):
 		if a := r.look(calling); !render.HasEnded(a) {
-			r.once("refused", func() { r.c.Sayf("bursar: %s was not passed on: %s; a second Ctrl-C within %s stops the engine", name, r.c.Message(err), cmdline.Hours(againWithin)) })
+			r.once("refused", func() {
+				r.c.Sayf("bursar: %s was not passed on: %s; a second Ctrl-C within %s stops the engine", name, r.c.Message(err), cmdline.Hours(againWithin))
+			})
 		}
 	case connect.CodeOf(err) == connect.CodeUnimplemented && isEnd(sig):
 		s.stopEngine(ctx, id, "its caller got "+name)

@@ -1661,8 +1661,8 @@ type HostWishes struct {
 	// Conditions on the labels of the host, all of which must hold, in the syntax of Kubernetes' label
 	// selectors: "zone in (a,b)", "zone notin (a,b)", "zone!=a", "gpu", "!gpu", "cores>8", "cores<8".
 	// As there, notin and != also hold without the label, and > and < compare whole numbers. A value
-	// with a comma, a bracket or a blank is in double quotes. An older coordinator ignores these and
-	// the following conditions.
+	// with a comma, a bracket or a blank is in double quotes. All conditions of a request together
+	// have at most 64 values. An older coordinator ignores these and the following conditions.
 	RequiredRules []string `protobuf:"bytes,60,rep,name=required_rules,json=requiredRules,proto3" json:"required_rules,omitempty"`
 	// Conditions that count as preferred_labels do.
 	PreferredRules []string `protobuf:"bytes,61,rep,name=preferred_rules,json=preferredRules,proto3" json:"preferred_rules,omitempty"`
