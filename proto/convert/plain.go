@@ -30,7 +30,7 @@ func IsPlain(request any) bool {
 		return false
 	}
 	for _, e := range m.GetEngines() {
-		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || len(e.GetStopError()) > longestText || len(e.GetPhaseReason()) > longestText ||
+		if e.GetUnreclaimableBytes() < 0 || e.GetMemoryLimitBytes() < 0 || len(e.GetOverUse()) > 0 || !arePlainIncidents(e.GetIncidents()) || !areBoundedTexts(e) ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
 			return false
 		}
@@ -39,6 +39,10 @@ func IsPlain(request any) bool {
 }
 
 // arePlainIncidents is for engines that had some once: each of their reports has them.
+func areBoundedTexts(e *bursarv1.EngineReport) bool {
+	return len(e.GetStopError()) <= longestText && len(e.GetPhaseReason()) <= longestText && len(e.GetLogDirectory()) <= longestPath
+}
+
 func arePlainIncidents(list []*bursarv1.Incident) bool {
 	for _, i := range list {
 		if len(i.GetDimension()) > longestName || i.GetCount() < 0 || i.GetMostUsed() < 0 || i.GetBound() < 0 {

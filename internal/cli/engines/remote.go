@@ -145,8 +145,8 @@ func tooMuchToDo(err error) bool {
 
 const (
 	// lookFirst is the time between two looks for an engine that has to become ready, until it
-	// begins, and lookLast is the longest such time. For one without a readiness the answer to Start
-	// tells, so the first such time is lookSeldom.
+	// begins, and lookLast is the longest such time. Of one without a readiness the answer to Start
+	// tells, so its first such time is lookSeldom.
 	lookFirst  = 200 * time.Millisecond
 	lookSeldom = time.Second
 	lookLast   = 5 * time.Second
