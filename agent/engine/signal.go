@@ -27,20 +27,22 @@ func (s *Engines) Signal(ctx context.Context, id string, signal bursarv1.Signal,
 	if err != nil {
 		return &SignalError{id, err.Error()}
 	}
-	var p *bursarv1.Process
-	held, ended := false, false
+	held, ended, pid := false, false, int32(0)
 	s.state.Locked(func(t *tracker.Tracker) {
 		var grant *bursarv1.Allocation
 		grant, held = t.Get(id)
-		p, ended = grant.GetProcess(), t.Ended(id) != nil
+		pid, ended = grant.GetProcess().GetPid(), t.Ended(id) != nil
 	})
+	p, known := s.ownProcess(id)
 	switch {
 	case ended:
 		return &SignalError{id, "its engine has ended"}
 	case !held:
 		return &SignalError{id, "this host has no such engine"}
-	case p.GetPid() == 0 || p.GetStartTime() == 0:
+	case pid == 0:
 		return &SignalError{id, "the agent knows no process of it"}
+	case !known:
+		return &SignalError{id, onlyHeardOf}
 	case s.Launching(id): // its process waits: a signal would end it before it has begun
 		return &SignalError{id, "its engine has not begun yet"}
 	}

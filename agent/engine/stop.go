@@ -34,14 +34,17 @@ func (s *Engines) Stop(ctx context.Context, order *bursarv1.StopOrder) {
 	if order.GetGrace() != nil {
 		grace = order.GetGrace().AsDuration()
 	}
+	p, known := s.ownProcess(id)
+	if !known {
+		s.refuseStop(id)
+		return
+	}
 	var engine process.Engine
 	var stop *stopping
 	var failed string
 	repeated := false
 	s.state.Locked(func(t *tracker.Tracker) {
-		grant, held := t.Get(id)
-		p := grant.GetProcess()
-		if !held || p.GetPid() == 0 || p.GetStartTime() == 0 {
+		if current, listed := t.Engine(id); !listed || current.Process.GetPid() != p.GetPid() || current.Process.GetStartTime() != p.GetStartTime() {
 			return
 		}
 		e := s.set.enter(id)

@@ -272,11 +272,13 @@ func (e *entry) shown() *bursarv1.Allocation {
 }
 
 // SetStopError notes why an engine could not be stopped; empty: nothing went wrong.
-func (t *Tracker) SetStopError(id, text string) {
-	if e := t.entries[id]; e != nil && e.tracked() && e.stopError != text {
-		e.stopError = text
-		t.urgent = true
+func (t *Tracker) SetStopError(id, text string) (changed bool) {
+	e := t.entries[id]
+	if e == nil || !e.tracked() || e.stopError == text {
+		return false
 	}
+	e.stopError, t.urgent = text, true
+	return true
 }
 
 // SetMemoryLimit notes which limit of memory the kernel has for an engine, in bytes; 0: none.
