@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -35,35 +34,20 @@ func (c *command) look(ctx context.Context) (bool, string) {
 			return false, "the command has left processes that cannot be ended"
 		}
 	}
-	pid, out, err := c.start()
+	pid, err := c.start()
 	if err != nil {
 		return false, "command: " + err.Error()
 	}
-	defer out.Close()
-	var tail keeper.Tail
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		_, _ = io.Copy(&tail, out) // its end, or its deadline
-	}()
-	status, ended := c.await(ctx, pid)
-	_ = out.SetReadDeadline(time.Now().Add(drainTime)) // another process may have the pipe
-	<-copied
-	var how string
-	switch {
+	switch status, ended := c.await(ctx, pid); {
 	case !ended:
-		how = "the command did not end within " + c.spec.Look.Limit.String()
+		return false, "the command did not end within " + c.spec.Look.Limit.String()
 	case status.Exited() && status.ExitStatus() == 0:
 		return true, ""
 	case status.Exited():
-		how = fmt.Sprintf("the command exits with %d", status.ExitStatus())
+		return false, fmt.Sprintf("the command exits with %d", status.ExitStatus())
 	default:
-		how = fmt.Sprintf("the command was ended by signal %d", int(status.Signal()))
+		return false, fmt.Sprintf("the command was ended by signal %d", int(status.Signal()))
 	}
-	if last := tail.Last(); last != "" {
-		how += ": " + last
-	}
-	return false, how
 }
 
 // over reports whether nothing is left of the last run.
@@ -76,29 +60,25 @@ func (c *command) over() bool {
 	}
 }
 
-// start starts the command in a process group of its own, with one pipe for both of its outputs. It
-// stays in the session of this process, by which the keeper knows it if this process is killed.
-func (c *command) start() (pid int, out *os.File, err error) {
+// start starts the command in a process group of its own. Its outputs go nowhere: they may have
+// secrets, and more callers see why an engine is not ready than see its output. The command stays
+// in the session of this process, by which the keeper knows it if this process is killed.
+func (c *command) start() (pid int, err error) {
 	program, err := keeper.Find(c.spec.Look.Command[0], c.spec.Environment)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // says all
+		return 0, err //nolint:wrapcheck // says all
 	}
-	null, err := os.Open(os.DevNull)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // says all
+		return 0, err //nolint:wrapcheck // says all
 	}
 	defer null.Close()
-	out, write, err := os.Pipe()
-	if err != nil {
-		return 0, nil, err //nolint:wrapcheck // says all
-	}
-	defer write.Close()
 	environment := c.spec.Environment
 	if environment == nil {
 		environment = []string{} // nil would be this program's
 	}
 	process, err := keeper.StartClean(program, c.spec.Look.Command, &os.ProcAttr{
-		Dir: c.spec.WorkingDirectory, Env: environment, Files: []*os.File{null, write, write},
+		Dir: c.spec.WorkingDirectory, Env: environment, Files: []*os.File{null, null, null},
 		// It ends with this process, however that ends.
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
@@ -106,11 +86,11 @@ func (c *command) start() (pid int, out *os.File, err error) {
 		if wrong, is := errors.AsType[*os.PathError](err); is {
 			err = wrong.Err // the arguments may be secret, and its name is known
 		}
-		return 0, nil, errors.Join(err, out.Close())
+		return 0, err //nolint:wrapcheck // says all
 	}
 	pid = process.Pid
 	_ = process.Release() // await waits for it
-	return pid, out, nil
+	return pid, nil
 }
 
 // await waits until the command has ended, or ctx has, and then kills all that it has started.

@@ -193,7 +193,10 @@ func TestACommandIsReady(t *testing.T) {
 	spec := ready.Spec{Command: []string{"/bin/sh", "-c", `test -z "$(cat)" && test "$SECRET" = s3cret && test -e here || { echo noise; echo not yet >&2; exit 7; }`}, Within: soon, Interval: 100 * time.Millisecond}
 	e := a.launch("read x < "+fifo+"; touch here; exec sleep 1000", spec, func(r *launch.Request) { r.Environment["SECRET"] = "s3cret" })
 	results := e.watch()
-	e.reason("the command exits with 7: not yet")
+	e.reason("the command exits with 7")
+	if strings.Contains(e.record(), "noise") || strings.Contains(e.record(), "not yet") {
+		t.Errorf("the record has what the command writes, which may be secret: %s", e.record())
+	}
 	a.say(fifo)
 	if got := e.result(results); got.Phase != bursarv1.Phase_PHASE_READY {
 		t.Errorf("%+v", got)
@@ -207,9 +210,9 @@ func TestACommandIsReady(t *testing.T) {
 func TestACommandIsNotProtected(t *testing.T) {
 	a := newAgent(t)
 	e := a.launch("exec sleep 1000", ready.Spec{
-		Command: []string{"sh", "-c", "echo -500 > /proc/self/oom_score_adj; read score < /proc/self/oom_score_adj; echo score $score; exit 1"}, Within: soon,
+		Command: []string{"sh", "-c", "echo -500 > /proc/self/oom_score_adj; read score < /proc/self/oom_score_adj; [ $score != 0 ]; exit $((3 + $?))"}, Within: soon,
 	})
-	e.reason("exits with 1: score 0")
+	e.reason("exits with 4")
 }
 
 // Nothing of a look is left, whatever the command does.
@@ -224,12 +227,11 @@ func TestACommandIsKilledWithAllThatItHasStarted(t *testing.T) {
 		"it leaves a daemon and hangs":   {hidden + "sleep 7654", "did not end within 500ms"},
 		"it forks and ends for ever":     {comets, "did not end within 500ms"},
 		"it has 300 children":            {"for i in $(seq 300); do (trap '' TERM; sleep 7654; sleep 7654) & done; sleep 7654", ""},
-		"it writes without end":          {"exec yes", "did not end within 500ms: y"},
+		"it writes without end":          {"exec yes", "did not end within 500ms"},
 		"it closes its output":           {"exec >&- 2>&-; sleep 7654", "did not end within 500ms"},
-		"it writes a line without end":   {"exec tr '\\0' z < /dev/zero", "did not end within 500ms: zzz"},
+		"it writes a line without end":   {"exec tr '\\0' z < /dev/zero", "did not end within 500ms"},
 		"it stops its parent, and hangs": {"kill -STOP $PPID; sleep 7654", "did not end within 500ms"},
 		"it kills its parent, and hangs": {"kill -KILL $PPID; sleep 7654", ""},
-		"its terminal is acted on":       {`printf '\033[2Jx\a\n'; exit 1`, "exits with 1: [2Jx"},
 		"a program that is not there":    {"", "is not in PATH"},
 		"it ends by a signal":            {"kill -SEGV $$", "was ended by signal 11"},
 	} {

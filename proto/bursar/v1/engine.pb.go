@@ -1464,8 +1464,8 @@ type CommandCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The program and its arguments, as in LaunchRequest.command. It runs as the engine's user, in
 	// the engine's cgroup, with its environment and working directory, and without input. It ends
-	// after 10 s, with all that it has started. The last line that it writes is shown as the reason
-	// why the engine is not ready; the rest of its output is dropped.
+	// after 10 s, with all that it has started. Its output is dropped, as it may have secrets: the
+	// reason why the engine is not ready has its exit code.
 	Command       []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
