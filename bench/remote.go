@@ -175,7 +175,7 @@ func (r *run) attachedTurn(ctx context.Context, coordinator *daemon, hosts int, 
 			return 0, fmt.Errorf("attach: %w", stream.Err())
 		}
 		go func() {
-			for stream.Receive() { //nolint:revive // keep-alives
+			for stream.Receive() {
 			}
 			ended <- stream.Err()
 		}()

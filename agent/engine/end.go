@@ -132,18 +132,29 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 		}
 		return end
 	}
-	switch {
-	case isLeft && end.exit.GetOutOfMemory():
-		end.reason = spelling.Cut(leftReason+"; "+endText(end.exit, lack), maxReason)
-	case isLeft:
-		end.reason = spelling.Cut(leftReason+lack.Words, maxReason)
-	case err == nil || end.exit.GetOutOfMemory():
-		end.reason = spelling.Cut(endText(end.exit, lack), maxReason)
+	if !isLeft {
+		leftReason = ""
+	}
+	if isLeft || err == nil || end.exit.GetOutOfMemory() {
+		end.reason = reasonOfEnd(leftReason, end.exit, lack)
 	}
 	if err == nil && (!succeeded(end.exit) || record.Last != nil && !succeeded(recordedExit(*record.Last))) {
 		end.errorOutput = lastLines(record.Stderr)
 	}
 	return end
+}
+
+// reasonOfEnd says how an engine ended. left says how the last of its processes did that had
+// outlived its main one; empty: there was none.
+func reasonOfEnd(left string, exit *bursarv1.ExitStatus, lack contain.Lack) string {
+	switch {
+	case left == "":
+		return spelling.Cut(endText(exit, lack), maxReason)
+	case exit.GetOutOfMemory():
+		return spelling.Cut(left+"; "+endText(exit, lack), maxReason)
+	default:
+		return spelling.Cut(left+lack.Words, maxReason)
+	}
 }
 
 // recordOf returns the record that the keeper of an engine has written at its end. A keeper that

@@ -90,7 +90,7 @@ func (s *Engines) Launch(ctx context.Context, l Launch) (active *bursarv1.Alloca
 		return nil, "", errors.Join(err, s.records.Remove(id))
 	}
 	s.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", l.User.Name, "caller", l.Caller, "logs", starting.LogDir)
-	s.hasBegun(id, starting.LogDir, storedCheck(check))
+	s.hasBegun(id, starting.LogDir, storedCheck(check)) //nolint:contextcheck // its check outlives the call
 	s.measureDue.In(SettleTime)
 	return active, starting.LogDir, nil
 }

@@ -75,7 +75,7 @@ func (s *Engines) noteBegun(id, logDirectory string, check *launch.Check, ticks 
 			return
 		}
 		e.looks = &looking{}
-		ctx, e.looks.end = context.WithCancel(context.Background())
+		ctx, e.looks.end = context.WithCancel(context.Background()) //nolint:fatcontext // one
 		engine = ready.Engine{
 			ID: id, Begun: ready.Begun(process.Ref{StartTime: ticks}, host.TicksSinceBoot()),
 			Root:   process.Ref{PID: current.Process.GetPid(), StartTime: current.Process.GetStartTime()},

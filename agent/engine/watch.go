@@ -28,7 +28,7 @@ func (s *Engines) Watch(ctx context.Context) {
 	for _, e := range unwatched {
 		s.watchProcess(ctx, e.ID, e.Process)
 	}
-	s.resume()
+	s.resume() //nolint:contextcheck // checks outlive the pass
 }
 
 // WatchEngine does so for one allocation, after a call about it.

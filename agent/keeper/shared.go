@@ -29,21 +29,3 @@ func StartClean(program string, args []string, attributes *os.ProcAttr) (*os.Pro
 
 // Find returns the absolute path of a program, as for Spec.Command.
 func Find(name string, environment []string) (string, error) { return find(name, environment) }
-
-// Tail remembers the last bytes that were written to it. The zero value is empty. One goroutine may
-// use it at a time.
-type Tail struct{ tail tail }
-
-// Write never fails.
-func (t *Tail) Write(p []byte) (int, error) {
-	t.tail.write(p)
-	return len(p), nil
-}
-
-// Last returns the last line that is not empty, printable; "" if there is none.
-func (t *Tail) Last() string {
-	for _, line := range t.tail.lines(1) {
-		return line
-	}
-	return ""
-}

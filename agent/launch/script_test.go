@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -109,7 +108,7 @@ func TestAScriptThatCannotBeExecutedSaysWhy(t *testing.T) {
 // An engine has nothing else of its keeper: of the files, its script alone.
 func TestAScriptIsTheOnlyFileThatAnEngineGets(t *testing.T) {
 	said, _, err := ranScript(t, []byte("#!/bin/sh\nfor f in /proc/self/fd/*; do case $(readlink $f) in *memfd*) echo memfd ${f##*/};; esac; done\nls /proc/$$/fd\n"))
-	if err != nil || !bytes.HasPrefix([]byte(said), []byte("memfd 97\n")) || strings.Contains(said, "98") || strings.Contains(said, "99\n") {
+	if err != nil || !strings.HasPrefix(said, "memfd 97\n") || strings.Contains(said, "98") || strings.Contains(said, "99\n") {
 		t.Errorf("%q, %v", said, err)
 	}
 }

@@ -36,7 +36,7 @@ type Usage struct {
 	PeakBytes, CacheBytes, MappedBytes int64
 	// HighestBytes and MarkBytes are those of peak.Seen.
 	HighestBytes, MarkBytes int64
-	Processes                          int
+	Processes               int
 	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
 	// this incarnation of the agent knows.
 	CPUMillis int64

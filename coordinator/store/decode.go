@@ -132,7 +132,7 @@ func (r *reader) start(more *storev1.Additions) *ledger.Start {
 	if launch := more.GetLaunch(); launch != nil {
 		s.Launch = &ledger.Launch{
 			Account: launch.GetAccount(), Program: launch.GetProgram(), LogDirectory: launch.GetLogDirectory(), Retries: launch.GetRetries(),
-			Row: ledger.ID(more.GetLaunchRow()), RowBytes: int32(max(0, min(more.GetLaunchRowBytes(), math.MaxInt32))), Watched: more.GetWatched(), //nolint:gosec // bounded
+			Row: ledger.ID(more.GetLaunchRow()), RowBytes: int32(max(0, min(more.GetLaunchRowBytes(), math.MaxInt32))), Watched: more.GetWatched(),
 		}
 		for _, t := range launch.GetTries() {
 			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{
@@ -319,7 +319,8 @@ func (r *reader) rules(w *bursarv1.HostWishes) *ledger.Rules {
 		texts []string
 		into  *[]label.Rule
 	}{
-		{"wishes.required_rules", w.GetRequiredRules(), &rules.Required}, {"wishes.preferred_rules", w.GetPreferredRules(), &rules.Preferred},
+		{"wishes.required_rules", w.GetRequiredRules(), &rules.Required},
+		{"wishes.preferred_rules", w.GetPreferredRules(), &rules.Preferred},
 		{"wishes.avoided_rules", w.GetAvoidedRules(), &rules.Avoided},
 	} {
 		var err error

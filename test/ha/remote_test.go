@@ -1,4 +1,4 @@
-// go:build linux
+//go:build linux
 
 package ha
 
@@ -59,7 +59,7 @@ type remoteJob struct {
 }
 
 func (j *remoteJob) name() string { return fmt.Sprint("job-", j.number) }
-func (j *remoteJob) code() int32  { return int32(j.number % 50) } //nolint:gosec // small
+func (j *remoteJob) code() int32  { return int32(j.number % 50) }
 func (j *remoteJob) began() string {
 	return filepath.Join(j.c.dir, "out", j.name())
 }
@@ -123,18 +123,19 @@ func (j *remoteJob) run(ctx context.Context, gateway *client.Client) error {
 	return errors.Join(err, problems[0], problems[1])
 }
 
+// unanswered are the codes of calls of which nobody knows the outcome.
+var unanswered = []connect.Code{
+	connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeAborted, connect.CodeCanceled, connect.CodeUnknown,
+}
+
 // insist repeats a call that nobody has answered.
 func insist[R any](ctx context.Context, call func() (R, error)) (R, error) {
 	for {
 		answer, err := call()
-		switch connect.CodeOf(err) {
-		case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeAborted, connect.CodeCanceled, connect.CodeUnknown:
-			if err != nil && ctx.Err() == nil {
-				wait(ctx, 200*time.Millisecond)
-				continue
-			}
+		if err == nil || ctx.Err() != nil || !slices.Contains(unanswered, connect.CodeOf(err)) {
+			return answer, err
 		}
-		return answer, err
+		wait(ctx, 200*time.Millisecond)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ import (
 // listenVariable makes this program one that listens on a port until it is ended.
 const listenVariable = "BURSAR_LOSSES_LISTEN"
 
-func listen(port string) int {
+func listen(port string) int { //nolint:unparam // an exit code
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -145,8 +146,8 @@ func TestAStartAnswersWhenThePortListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer others.Close()
-	_, port, _ := net.SplitHostPort(others.Addr().String())
 	number := int32(others.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert,gosec // as it was asked for
+	port := strconv.Itoa(int(number))
 	free := filepath.Join(p.dir, "out", "free")
 	req := startOf("server", fmt.Sprintf("until [ -e %s ]; do sleep 0.05; done; exec %s", free, p.listener()))
 	req.Launch.Environment = map[string]string{listenVariable: port}
