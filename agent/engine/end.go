@@ -132,11 +132,8 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 		}
 		return end
 	}
-	if !isLeft {
-		leftReason = ""
-	}
 	if isLeft || err == nil || end.exit.GetOutOfMemory() {
-		end.reason = reasonOfEnd(leftReason, end.exit, lack)
+		end.reason = reasonOfEnd(isLeft, leftReason, end.exit, lack)
 	}
 	if err == nil && (!succeeded(end.exit) || record.Last != nil && !succeeded(recordedExit(*record.Last))) {
 		end.errorOutput = lastLines(record.Stderr)
@@ -145,10 +142,10 @@ func (s *Engines) howEnded(ctx context.Context, e host.Engine) ending {
 }
 
 // reasonOfEnd says how an engine ended. left says how the last of its processes did that had
-// outlived its main one; empty: there was none.
-func reasonOfEnd(left string, exit *bursarv1.ExitStatus, lack contain.Lack) string {
+// outlived its main one, if isLeft.
+func reasonOfEnd(isLeft bool, left string, exit *bursarv1.ExitStatus, lack contain.Lack) string {
 	switch {
-	case left == "":
+	case !isLeft:
 		return spelling.Cut(endText(exit, lack), maxReason)
 	case exit.GetOutOfMemory():
 		return spelling.Cut(left+"; "+endText(exit, lack), maxReason)

@@ -215,7 +215,7 @@ func (m *Meter) isInParentsMemory(row *process) bool {
 	if m.exists == nil || parent == nil || parent.owner != row.owner || parent.image != row.image || parent.ended() {
 		return false
 	}
-	const addressSpace = 1 // KCMP_VM of linux/kcmp.h
+	const addressSpace = 1                                                                                                // KCMP_VM of linux/kcmp.h
 	order, _, problem := unix.Syscall6(unix.SYS_KCMP, uintptr(parent.thread), uintptr(row.thread), addressSpace, 0, 0, 0) //nolint:gosec // pids
 	return problem == 0 && order == 0
 }

@@ -144,7 +144,7 @@ func TestOutputGoesOnAtItsByteAfterARestart(t *testing.T) {
 	p, _ := startRemote(t, allowed)
 	s := shellOf(p)
 	gate := filepath.Join(p.dir, "out", "gate")
-	c := s.start(t, remotely("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i; echo err $i >&2; [ $i != 1000 ] || while [ ! -e "+gate+" ]; do sleep 0.05; done\ndone\nexit 3")...)
+	c := s.start(t, remotely("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i; echo err $i >&2; [ $i != 1000 ] || while [ ! -e "+gate+" ]; do sleep 0.05; done\n true; done; exit 3")...)
 	c.await(t, "line 1000\n")
 	p.coordinator.Signal(syscall.SIGKILL)
 	<-p.coordinator.Ended()
