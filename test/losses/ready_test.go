@@ -146,7 +146,7 @@ func TestAStartAnswersWhenThePortListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer others.Close()
-	number := int32(others.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert,errcheck,gosec // as it was asked for
+	number := int32(others.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert,errcheck // as it was asked for
 	port := strconv.Itoa(int(number))
 	free := filepath.Join(p.dir, "out", "free")
 	req := startOf("server", fmt.Sprintf("until [ -e %s ]; do sleep 0.05; done; exec %s", free, p.listener()))
