@@ -38,11 +38,12 @@ func IsPlain(request any) bool {
 	return true
 }
 
-// arePlainIncidents is for engines that had some once: each of their reports has them.
+// areBoundedTexts reports whether the texts of a report are short enough.
 func areBoundedTexts(e *bursarv1.EngineReport) bool {
 	return len(e.GetStopError()) <= longestText && len(e.GetPhaseReason()) <= longestText && len(e.GetLogDirectory()) <= longestPath
 }
 
+// arePlainIncidents is for engines that had some once: each of their reports has them.
 func arePlainIncidents(list []*bursarv1.Incident) bool {
 	for _, i := range list {
 		if len(i.GetDimension()) > longestName || i.GetCount() < 0 || i.GetMostUsed() < 0 || i.GetBound() < 0 {
