@@ -58,8 +58,8 @@ func TestSignalsThatNoProcessGets(t *testing.T) {
 	}
 }
 
-// A coordinator, and each caller of one, can name any process of the host. The agent measures it, and
-// sends it no signal.
+// A coordinator, and each caller of one, can name any process of the host. The agent measures it,
+// and sends it no signal.
 func TestAnEngineThatOnlyACoordinatorNamesIsLeftAlone(t *testing.T) {
 	meter, identity := sleeper(t)
 	for name, named := range map[string]*bursarv1.Process{
