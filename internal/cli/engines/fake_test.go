@@ -40,6 +40,7 @@ type fake struct {
 	onLogs   func(*bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error
 	onSignal func(bursarv1.Signal) error
 	onCancel func() error
+	onGet    func()
 	onWait   func(context.Context, *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error)
 
 	mu      sync.Mutex
@@ -137,6 +138,9 @@ func (f *fake) Start(ctx context.Context, req *bursarv1.StartRequest) (*bursarv1
 func (f *fake) Get(context.Context, *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.onGet != nil {
+		f.onGet()
+	}
 	if f.engine == nil {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such allocation"))
 	}

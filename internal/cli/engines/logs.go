@@ -13,13 +13,15 @@ import (
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/lookup"
 	"github.com/bursar/bursar/internal/cli/outputs"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 const logsText = `Logs prints what an engine wrote on its standard output, byte for byte; with
---stderr what it wrote on its standard error. With -f it goes on with what the
-engine writes, until the engine has ended. If the connection is lost or another
+--stderr what it wrote on its standard error. With -f it waits until the engine
+begins, and goes on with what the engine writes, until the engine has ended. If the connection is lost or another
 coordinator leads, it goes on at the next byte.
 
 The output of engines that an agent started is there: those of "bursar submit",
@@ -113,6 +115,28 @@ func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
 	return req, nil
 }
 
+// awaitOutput waits until an engine has begun, if that is to be expected, and says what it waits for.
+func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id string) error {
+	said := ""
+	for every := lookFirst; ; every = min(2*every, lookLast) {
+		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+		if err != nil {
+			return err
+		}
+		a := res.GetAllocation()
+		if a.GetLaunch() == nil || hasBegun(a) || render.HasEnded(a) {
+			return nil
+		}
+		if line := render.AllocationLine(a); line != said && every > lookFirst {
+			c.Sayf("bursar: %s", line)
+			said = line
+		}
+		if !pause.For(every, ctx.Done(), nil) {
+			return ctx.Err() //nolint:wrapcheck // the caller's own
+		}
+	}
+}
+
 // showLogs copies an output to standard output.
 func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.LogsRequest) error {
 	// The request without a stream ends at once if nobody is there or the id is unknown.
@@ -127,6 +151,9 @@ func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	}
 	if req.GetFollow() {
 		reader.Patience = 0
+		if err := awaitOutput(ctx, c, cl, req.GetId()); err != nil {
+			return err
+		}
 	}
 	err := reader.Copy(ctx)
 	if errors.Is(err, syscall.EPIPE) {

@@ -255,7 +255,7 @@ func exitOf(a *bursarv1.Allocation) error {
 		return &failure.ExitError{Code: failure.ExitSignal + int(status.GetSignal())}
 	case status != nil && status.Code != nil && status.GetCode() != 0:
 		return &failure.ExitError{Code: int(status.GetCode())}
-	case status == nil && a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED:
+	case status == nil && (a.GetLaunch() != nil || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED):
 		return &failure.ExitError{Code: failure.ExitFailed}
 	}
 	return nil

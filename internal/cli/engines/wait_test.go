@@ -51,6 +51,8 @@ func TestWaitKnowsEachEnd(t *testing.T) {
 		"done":             {nil, endedAs("a", 0), nil, 0},
 		"by a signal":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, ExitStatus: &bursarv1.ExitStatus{Signal: 9}}, nil, 137},
 		"never begun":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED}, nil, 1},
+		"not started":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, Launch: &bursarv1.Launch{Account: "alice"}}, nil, 1},
+		"of a caller":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED}, nil, 0},
 		"lost":             {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_LOST}, nil, 1},
 		"ready":            {[]string{"--for", "ready"}, &bursarv1.Allocation{State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE}, nil, 0},
 		"ended, not ready": {[]string{"--for", "ready"}, endedAs("a", 0), nil, 1},
@@ -68,6 +70,34 @@ func TestWaitKnowsEachEnd(t *testing.T) {
 		if code, stdout, stderr := f.run(t, append([]string{"wait", fakeID}, test.args...)...); code != test.code {
 			t.Errorf("%s: code %d, want %d: %q, %q", name, code, test.code, stdout, stderr)
 		}
+	}
+}
+
+// The engine of a submit that has just returned waits, is reserved, and begins.
+func TestLogsFollowAnEngineThatHasNotBegun(t *testing.T) {
+	f := newFake(t)
+	f.output[bursarv1.OutputStream_OUTPUT_STREAM_STDOUT] = "late\n"
+	f.engine = &bursarv1.Allocation{Id: fakeID, State: bursarv1.AllocationState_ALLOCATION_STATE_WAITING, Reason: "no room", Launch: &bursarv1.Launch{Account: "alice"}}
+	looks := 0
+	f.onGet = func() {
+		if looks++; looks == 4 {
+			f.engine = f.begun()
+		}
+	}
+	f.onLogs = func(*bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !hasBegun(f.engine) {
+			return connect.NewError(connect.CodeFailedPrecondition, errors.New("it has not begun"))
+		}
+		return nil
+	}
+	go func() {
+		<-f.read
+		f.end(&bursarv1.ExitStatus{Code: new(int32(0))}, "")
+	}()
+	if code, stdout, stderr := f.run(t, "logs", "-f", fakeID); code != 0 || stdout != "late\n" || !strings.Contains(stderr, "no room") {
+		t.Errorf("code %d, %q, %q", code, stdout, stderr)
 	}
 }
 

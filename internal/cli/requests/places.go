@@ -3,6 +3,7 @@ package requests
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func (f conditionsFlag) Type() string { return "condition" }
 
 // Set adds conditions, with commas between several.
 func (f conditionsFlag) Set(text string) error {
-	if _, err := label.Parse(text); err == nil && strings.TrimSpace(text) != "" {
+	if isPlainLabels(text) {
 		return f.labels.Set(text)
 	}
 	rules, err := label.ParseRules(text)
@@ -43,6 +44,16 @@ func (f conditionsFlag) Set(text string) error {
 		*f.rules = append(*f.rules, rule.String())
 	}
 	return nil
+}
+
+// isPlainLabels reports whether a text is labels with their values. A value with a sign of another
+// condition, such as that of zone==a, is none, unless it is in quotes.
+func isPlainLabels(text string) bool {
+	labels, err := label.Parse(text)
+	if err != nil || strings.TrimSpace(text) == "" {
+		return false
+	}
+	return strings.Contains(text, `"`) || !slices.ContainsFunc(labels, func(l label.Label) bool { return strings.ContainsAny(l.Value, "=<>!;") })
 }
 
 // ruleMistake shows the condition that is wrong, which may be one of several.

@@ -26,7 +26,7 @@ func placed(t *testing.T, args ...string) (*bursarv1.HostWishes, error) {
 
 func TestConditionsOnHosts(t *testing.T) {
 	w, err := placed(t, "--require", "zone=a", "--require", "disk=*", "--require", "rack in (1, 2),!old", "--require", "cores > 8", "--require", `note="x, y"`,
-		"--prefer", "ssd", "--prefer", "zone=b", "--prefer", "zone2=b,zone3 != c", "--avoid", "vm-7,vm-8", "--avoid", "zone in (c,d)", "--avoid", "gpu=old", "--avoid", "!new")
+		"--prefer", "ssd", "--prefer", "zone=b", "--prefer", "zone2==b,zone3 != c", "--avoid", "vm-7,vm-8", "--avoid", "zone in (c,d)", "--avoid", "gpu=old", "--avoid", "!new")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +55,9 @@ func TestAMistakeInAConditionIsShown(t *testing.T) {
 		{"--require", "zone=a,cores>x", `"cores>x"`},
 		{"--require", "", "want a condition"},
 		{"--prefer", "cores>=8", "cores>8"},
+		{"--require", "zone=a;gpu=no", "zone in (a, b)"},
+		{"--require", "zone=>3", "zone in (a, b)"},
+		{"--require", "zone = = a", "zone in (a, b)"},
 		{"--avoid", "zone in", "zone in (a, b)"},
 		{"--avoid", "", "want"},
 		{"--require", "1zone=a", "the key"},
