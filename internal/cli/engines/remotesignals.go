@@ -96,7 +96,12 @@ func (s *remoteSignals) pass(ctx context.Context, id string, sig syscall.Signal)
 		r.c.Sayf("bursar: passed %s on to the engine; another one within %s stops it", name, cmdline.Hours(againWithin))
 	case err == nil, client.NotFound(err): // it has ended
 	case client.Precondition(err):
-		if a := r.look(calling); !render.HasEnded(a) {
+		switch a := r.look(calling); {
+		case render.HasEnded(a):
+		case isEnd(sig) && sig != syscall.SIGINT: // its main process has ended, say, and others go on
+			r.c.Sayf("bursar: %s was not passed on: %s", name, r.c.Message(err))
+			s.stopEngine(ctx, id, "its caller got "+name)
+		default:
 			r.once("refused", func() {
 				r.c.Sayf("bursar: %s was not passed on: %s; a second Ctrl-C within %s stops the engine", name, r.c.Message(err), cmdline.Hours(againWithin))
 			})
