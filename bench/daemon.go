@@ -93,6 +93,7 @@ type setup struct {
 	consul   string        // address of the Consul that elects; empty: no election
 	interval time.Duration // between two reports of a host
 	patient  bool          // no host is suspect because it does not report for a minute
+	known    string        // file of identities; empty: callers of this machine are known by the kernel
 }
 
 // configure is the configuration of a coordinator that serves on an address.
@@ -106,6 +107,9 @@ func (s setup) configure(address string) string {
 		fmt.Fprintf(&b, "advertise: http://%s\nelection: consul\nconsul: {address: %q}\n", address, s.consul)
 	} else {
 		b.WriteString("election: alone\n")
+	}
+	if s.known != "" {
+		fmt.Fprintf(&b, "identities: %q\nauditLog: %q\n", s.known, s.known+".audit")
 	}
 	var times []string
 	if s.interval > 0 {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -36,12 +38,26 @@ type starter struct {
 // remoteStarts takes turns with both ways.
 func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	dir := filepath.Join(r.dir, "remote")
-	coordinator, err := r.startCoordinator(ctx, dir, time.Second)
+	tokens, known, err := identities(dir)
+	if err != nil {
+		return err
+	}
+	coordinator, err := r.startAlone(ctx, setup{dir: dir, interval: time.Second, known: known})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, coordinator.stop()) }()
-	agent, err := r.startAgentOf(ctx, dir, coordinator, time.Second, "engines: {cgroups: none, remote: {accounts: ["+remoteAccount+"]}}")
+	as := func(name string) (*client.Client, error) {
+		return client.New(coordinator.address, client.WithToken(func() (string, error) { return tokens[name], nil }))
+	}
+	operator, err := as("operator")
+	if err != nil {
+		return err
+	}
+	defer operator.Close()
+	discovery := fmt.Sprintf("coordinators: [%q]\ntokenFile: %q\nengines: {cgroups: none, remote: {accounts: [%s]}}",
+		"http://"+coordinator.address, filepath.Join(dir, "agent.token"), remoteAccount)
+	agent, err := r.startAgent(ctx, dir, discovery, operator, time.Second)
 	if err != nil {
 		return err
 	}
@@ -51,9 +67,7 @@ func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 		return err
 	}
 	defer s.agent.Close()
-	if s.coordinator, err = client.New(coordinator.address, client.WithActor(client.Actor{
-		Name: "bench", Users: []string{"user-0"}, Role: identity.Submitter, MayLaunch: []string{remoteAccount},
-	})); err != nil {
+	if s.coordinator, err = as("submitter"); err != nil {
 		return err
 	}
 	defer s.coordinator.Close()
@@ -74,6 +88,26 @@ func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	r.line("remote/launch-p50", median(here), "µs", 0)
 	r.line("remote/start-p50", median(elsewhere), "µs", median(share))
 	return nil
+}
+
+// identities makes a file of identities in a directory, with a token for each, and a file with that of
+// the agent.
+func identities(dir string) (tokens map[string]string, file string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, "", fmt.Errorf("identities: %w", err)
+	}
+	tokens = make(map[string]string)
+	text := "identities:\n"
+	for name, more := range map[string]string{
+		"operator": "role: operator, users: ['*']", "agent": "role: agent, host: bench", "submitter": "role: submitter, users: [user-0], mayLaunch: [" + remoteAccount + "]",
+	} {
+		tokens[name] = access.NewToken()
+		text += fmt.Sprintf("- {name: %s, tokenHash: '%s', %s}\n", name, access.Hash(tokens[name]), more)
+	}
+	file = filepath.Join(dir, "identities.yaml")
+	return tokens, file, errors.Join(
+		os.WriteFile(file, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "agent.token"), []byte(tokens["agent"]), 0o600),
+	)
 }
 
 // turn makes engines, each after the end of the one before, and returns the median time in µs.

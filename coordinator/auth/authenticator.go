@@ -118,6 +118,9 @@ func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, ac
 		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+a.machine.ownUser()+", whom this coordinator runs as")
 	case isLocal(peer) || a.insecure:
 		actor, err = identity.Decode(claimed)
+		if !isInternal(peer) { // a header gives no right to launch
+			actor.MayLaunch = slices.DeleteFunc(actor.MayLaunch, func(account string) bool { return !slices.Contains(maker.MayLaunch, account) })
+		}
 		return maker, actor, err
 	default:
 		return maker, maker, invalid(identity.Header, claimed, "no such header from another machine, as long as this coordinator has neither identities nor tls.clientCA to know it by")

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/bursar/bursar/internal/identity"
@@ -40,6 +42,17 @@ func TestWhoMayLaunchWithoutIdentities(t *testing.T) {
 	}
 	if got := (&authenticator{}).launchesOf(identity.Local()); got != nil {
 		t.Errorf("by default: %v", got)
+	}
+	for peer, want := range map[string]string{"127.0.0.1:4000": "[etl]", "192.0.2.7:4000": "[]"} {
+		a := &authenticator{localMayLaunch: []string{"etl"}, insecure: true}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = peer
+		r.Header.Set(identity.Header, `{"name":"x","mayLaunch":["alice","etl"],"anyone":true}`)
+		if _, actor, err := a.assumedActor(r, r.Header.Get(identity.Header)); err == nil && fmt.Sprint(actor.MayLaunch) != want {
+			t.Errorf("a header from %s: %v, want %s", peer, actor.MayLaunch, want)
+		} else if err != nil && peer != "127.0.0.1:4000" {
+			t.Errorf("a header from %s: %v", peer, err)
+		}
 	}
 	if remote().MayLaunch != nil {
 		t.Error("a caller from another machine may launch")
