@@ -236,9 +236,6 @@ func (r Rule) Single() (key, value string, ok bool) {
 
 // Holds reports whether a host with these labels satisfies the rule.
 func (r Rule) Holds(set Set) bool {
-	if r.operator == always {
-		return true
-	}
 	value, found := set.Get(r.key)
 	switch r.operator {
 	case in:

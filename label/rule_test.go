@@ -10,7 +10,7 @@ import (
 )
 
 func TestRulesHoldAsKubernetesDoes(t *testing.T) {
-	host := Of("zone", "a", "cores", "16", "gpu", "", "disk", "ssd, fast", "note", "x=y")
+	host := Of("zone", "a", "cores", "16", "gpu", "", "disk", "ssd, fast", "note", "x=y", "pad", "y ", "most", "9223372036854775807")
 	for text, want := range map[string]bool{
 		"zone=a": true, "zone==a": true, "zone = a": true, "zone=b": false, "rack=a": false,
 		"zone!=a": false, "zone != b": true, "rack!=a": true,
@@ -19,6 +19,8 @@ func TestRulesHoldAsKubernetesDoes(t *testing.T) {
 		"zone": true, "gpu": true, "rack": false, "!zone": false, "!rack": true, "! rack": true,
 		"cores>8": true, "cores > 16": false, "cores<17": true, "cores < 16": false, "zone>1": false, "rack<1": false, "cores>-1": true,
 		`disk="ssd, fast"`: true, `disk in ("ssd, fast", hdd)`: true, `note="x=y"`: true, "gpu=": true, `gpu!=""`: false, `zone!=""`: true, `gpu in ("")`: true,
+		"zone in (a , b )": true, `pad in ("y ", z)`: true, "pad in (y )": false, "zone<1": false, "gpu<1": false,
+		"most>9223372036854775806": true, "most<9223372036854775807": false, "most>-9223372036854775808": true,
 		"notin": false, "zone  in  (a)": true,
 	} {
 		rule, err := ParseRule(text)
@@ -67,6 +69,43 @@ func TestRulesAreSplitOutsideOfBracketsAndQuotes(t *testing.T) {
 	}
 	if want := []string{"zone in (a,b)", "!old", "cores>8", `disk="x,(y"`}; !slices.Equal(texts, want) {
 		t.Errorf("%q, want %q", texts, want)
+	}
+}
+
+func TestRulesAreComparedAndCounted(t *testing.T) {
+	rule := func(text string) Rule {
+		r, err := ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if got := rule("zone in (b, a, b)").String(); got != "zone in (a,b)" {
+		t.Errorf("values are written as %s", got)
+	}
+	if !rule("zone in (b, a)").Equal(rule("zone in (a,b,b)")) || rule("zone=a").Equal(rule("zone!=a")) || rule("zone").Equal(rule("gpu")) {
+		t.Error("rules are equal that differ, or the reverse")
+	}
+	if n := CountValues(rule("zone in (a,b)"), rule("rack!=1"), rule("gpu")); n != 3 {
+		t.Errorf("%d values, want 3", n)
+	}
+	if n := CountValues(); n != 0 {
+		t.Errorf("%d values of no rule", n)
+	}
+	if key, value, ok := rule("zone=a").Single(); key != "zone" || value != "a" || !ok {
+		t.Errorf("zone=a wants %q, %q, %v", key, value, ok)
+	}
+	for _, text := range []string{"zone in (a,b)", "zone!=a", "zone", "cores>1"} {
+		if key, value, ok := rule(text).Single(); key != "" || value != "" || ok {
+			t.Errorf("%s wants one value: %q, %q", text, key, value)
+		}
+	}
+	if !(Rule{}).Holds(Of("zone", "a")) || !(Rule{}).Holds(nil) {
+		t.Error("the zero rule does not hold")
+	}
+	rules, err := ParseRules(`disk="x,y",zone=b,gpu`)
+	if err != nil || len(rules) != 3 || rules[0].String() != `disk="x,y"` || rules[1].String() != "zone=b" || rules[2].String() != "gpu" {
+		t.Errorf("%v, %v", rules, err)
 	}
 }
 
