@@ -35,7 +35,7 @@ func TestACommandOutlastsTheRestartOfACoordinatorThatIsAlone(t *testing.T) {
 	h := newHost(t, 1)
 	h.coordinator.Kill()
 	said := &heard{want: "; trying again\n", comes: make(chan struct{})}
-	hosts := exec.Command(program, "hosts")
+	hosts := exec.Command(program, "allocate", "-m", "1MiB", "-l", "user=alice", "--wait", "1m", "-o", "json")
 	hosts.Env = proc.Environment("BURSAR_ADDR=" + h.address)
 	hosts.Stderr = said
 	asks := proc.Start(t, hosts)
