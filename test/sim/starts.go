@@ -198,7 +198,7 @@ func (c *coord) await(id string, over func() bool, reply func(answer), again fun
 		number, _ := ledger.ParseID(id)
 		a, live := c.core.Ledger().Get(number)
 		switch {
-		case live && a.Revision > c.durable, live && a.State == ledger.Reserved, live && a.State == ledger.Active && a.Launch().Row != 0:
+		case live && a.Revision > c.durable, live && a.State == ledger.Reserved, live && a.State == ledger.Active && a.Launch() != nil && a.Launch().Row != 0:
 			c.await(id, over, reply, again)
 		case live && a.State == ledger.Active:
 			c.on(reply, func(l *ledger.Ledger, _ ledger.Instant) (ledger.Allocation, error) {
