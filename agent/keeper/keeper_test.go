@@ -46,9 +46,9 @@ func TestEngineIsKeptUntilItsEndIsWrittenDown(t *testing.T) {
 // The mark is that of the largest process that the engine has waited for.
 func TestTheMostMemoryOfAnEngineIsWrittenDown(t *testing.T) {
 	const mib = 1 << 20
-	record := run(t, shell(t, `head -c 100000000 /dev/zero | tail -c 99999999 > /dev/null`)).end()
-	if got := record.Use.ProcessBytes; got < 90*mib || got > 130*mib {
-		t.Errorf("%d MiB, want 96 and a little: %+v", got/mib, record)
+	record := run(t, shell(t, `head -c 400000000 /dev/zero | tail -c 399999999 > /dev/null`)).end()
+	if got := record.Use.ProcessBytes; got < 380*mib || got > 430*mib {
+		t.Errorf("%d MiB, want 382 and a little: %+v", got/mib, record)
 	}
 }
 

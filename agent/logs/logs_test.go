@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // machine is what an agent knows of its host.
 type machine struct {
 	asked    func() // called when an account is looked up; nil: nothing is
-	engines  map[string]Engine
+	mu       sync.Mutex
+	engines  map[string]Engine // guarded by mu
 	accounts map[string]osuser.User
 }
 
@@ -44,12 +46,24 @@ func (m *machine) Named(_ context.Context, name string) (osuser.User, error) {
 	return user, nil
 }
 
+func (m *machine) engine(id string) Engine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engines[id]
+}
+
+func (m *machine) set(id string, e Engine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.engines[id] = e
+}
+
 func newLogs(t *testing.T) (*Logs, *machine) {
 	t.Helper()
 	m := &machine{engines: make(map[string]Engine), accounts: make(map[string]osuser.User)}
 	l := New(Options{
 		Spawner: &launch.Direct{}, Keeper: "/no/such", LogDir: filepath.Join(t.TempDir(), "logs"), Users: m, Records: launch.Records(filepath.Join(t.TempDir(), "engines")),
-		Engine: func(id string) Engine { return m.engines[id] }, Log: slog.New(slog.DiscardHandler),
+		Engine: m.engine, Log: slog.New(slog.DiscardHandler),
 	})
 	return l, m
 }
@@ -106,7 +120,7 @@ func TestEndsThatNobodyToldAreNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Begins(id, filepath.Join(l.LogDir, id), osuser.User{Name: "etl", UID: 1200})
-			m.engines[id] = Engine{Runs: true, Launched: true}
+			m.set(id, Engine{Runs: true, Launched: true})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -125,7 +139,7 @@ func TestEndsThatNobodyToldAreNoticed(t *testing.T) {
 			return !entry.Ended.IsZero()
 		}
 		time.Sleep(sweepEvery + time.Second)
-		m.engines["ended"] = Engine{}
+		m.set("ended", Engine{})
 		time.Sleep(sweepEvery)
 		if ended("ended") {
 			t.Error("it counts as ended after one look")

@@ -99,7 +99,8 @@ func OpenFolders(path string, keep Keep, now time.Time) (*Folders, error) {
 	for _, id := range f.dueLocked(now, "") {
 		delete(f.entries, id)
 	}
-	if err := f.rewrite(); err != nil {
+	// A disk that is full now is no reason not to start: the first change writes all.
+	if err := f.rewrite(); err != nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return nil, err
 	}
 	return f, nil
