@@ -76,6 +76,9 @@ type Folders struct {
 	entries map[string]Entry // guarded by mu; changed by those who hold writing, too
 }
 
+// passing are the errors of a file system that takes nothing for now.
+var passing = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}
+
 // OpenFolders reads the file, and makes it if it is missing. Lines that no agent has written whole
 // are left out.
 func OpenFolders(path string, keep Keep, now time.Time) (*Folders, error) {
@@ -99,8 +102,8 @@ func OpenFolders(path string, keep Keep, now time.Time) (*Folders, error) {
 	for _, id := range f.dueLocked(now, "") {
 		delete(f.entries, id)
 	}
-	// A disk that is full now is no reason not to start: the first change writes all.
-	if err := f.rewrite(); err != nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+	// A disk that takes nothing now is no reason not to start: the first change writes all.
+	if err := f.rewrite(); err != nil && !slices.ContainsFunc(passing, func(e unix.Errno) bool { return errors.Is(err, e) }) {
 		return nil, err
 	}
 	return f, nil
