@@ -140,6 +140,7 @@ func (s *servers) start(bursar, kind, config string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "GOGC=100") // as shipped, whatever the tests have
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
