@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/client"
@@ -97,16 +98,17 @@ func identities(dir string) (tokens map[string]string, file string, err error) {
 		return nil, "", fmt.Errorf("identities: %w", err)
 	}
 	tokens = make(map[string]string)
-	text := "identities:\n"
+	var text strings.Builder
+	text.WriteString("identities:\n")
 	for name, more := range map[string]string{
 		"operator": "role: operator, users: ['*']", "agent": "role: agent, host: bench", "submitter": "role: submitter, users: [user-0], mayLaunch: [" + remoteAccount + "]",
 	} {
 		tokens[name] = access.NewToken()
-		text += fmt.Sprintf("- {name: %s, tokenHash: '%s', %s}\n", name, access.Hash(tokens[name]), more)
+		fmt.Fprintf(&text, "- {name: %s, tokenHash: '%s', %s}\n", name, access.Hash(tokens[name]), more)
 	}
 	file = filepath.Join(dir, "identities.yaml")
 	return tokens, file, errors.Join(
-		os.WriteFile(file, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "agent.token"), []byte(tokens["agent"]), 0o600),
+		os.WriteFile(file, []byte(text.String()), 0o600), os.WriteFile(filepath.Join(dir, "agent.token"), []byte(tokens["agent"]), 0o600),
 	)
 }
 
