@@ -91,8 +91,8 @@ func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	return nil
 }
 
-// identities makes a file of identities in a directory, with a token for each, and a file with that of
-// the agent.
+// identities makes a file of identities in a directory, with a token for each, and a file with that
+// of the agent.
 func identities(dir string) (tokens map[string]string, file string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", fmt.Errorf("identities: %w", err)

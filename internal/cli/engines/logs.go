@@ -115,7 +115,8 @@ func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
 	return req, nil
 }
 
-// awaitOutput waits until an engine has begun, if that is to be expected, and says what it waits for.
+// awaitOutput waits until an engine has begun, if that is to be expected, and says what it waits
+// for.
 func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id string) error {
 	said := ""
 	for every := lookFirst; ; every = min(2*every, lookLast) {
