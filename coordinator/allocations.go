@@ -322,7 +322,7 @@ func (s *allocationService) orderStop(a *ledger.Allocation) {
 		return
 	}
 	order := &bursarv1.StopOrder{AllocationId: a.ID.String(), Grace: wire.DurationMessage(a.StopGrace), Reason: a.StopReason}
-	s.hub.Offer(a.HostID, &bursarv1.AttachResponse{Epoch: s.loop.Epoch(), Order: &bursarv1.AttachResponse_Stop{Stop: order}})
+	_ = s.hub.Offer(a.HostID, &bursarv1.AttachResponse{Epoch: s.loop.Epoch(), Order: &bursarv1.AttachResponse_Stop{Stop: order}})
 }
 
 // target is who asks, and for which allocation.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
@@ -35,6 +36,10 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 	auth.Parked(ctx)
 	epoch := s.loop.Epoch()
 	return s.hub.Attach(ctx, req, commit.KeepAlive, func(order *bursarv1.AttachResponse) error {
+		// A stream may have opened just after those of the last leadership were cut.
+		if !s.loop.Leading() || s.loop.Epoch() != epoch {
+			return core.ErrNotLeading
+		}
 		if order.GetOrder() == nil { // a keep-alive
 			order.Epoch = epoch
 		}

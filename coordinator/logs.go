@@ -13,7 +13,6 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/outputs"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
@@ -95,8 +94,8 @@ func (s *engineService) orderLogs(ctx context.Context, req *bursarv1.OrderLogsRe
 	if req.GetStop() {
 		order.Order = &bursarv1.AttachResponse_StopSending{StopSending: &bursarv1.StopSendingOrder{Ticket: req.GetTicket()}}
 	}
-	if !s.hub.Offer(host, order) {
-		return nil, &orders.NotAttachedError{Host: host, Busy: s.hub.IsAttached(host)}
+	if err := s.hub.Offer(host, order); err != nil {
+		return nil, err
 	}
 	return &bursarv1.OrderLogsResponse{HostId: host}, nil
 }

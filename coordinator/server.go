@@ -415,6 +415,7 @@ func (s *Server) shutDown(server *http.Server) error {
 	s.loop.Stop()
 	s.feed.Close(core.ErrStopping)
 	s.readers.Close(core.ErrStopping)
+	s.hub.Close(core.ErrStopping)
 	s.cancel()
 	var errs []error
 	if err := s.endCalls(ctx, server); err != nil {
@@ -425,9 +426,13 @@ func (s *Server) shutDown(server *http.Server) error {
 		s.tasks.Wait()
 		close(ended)
 	}()
+	// Calls that did not end in time are no reason to give the store no time at all.
+	deadline, _ := ctx.Deadline()
+	rest := time.NewTimer(max(time.Until(deadline), time.Second))
+	defer rest.Stop()
 	select {
 	case <-ended:
-	case <-ctx.Done():
+	case <-rest.C:
 		return errors.Join(append(errs, errors.New("the store does not answer: what was not confirmed may be lost"))...)
 	}
 	return errors.Join(append(errs, s.store.Close())...)

@@ -256,7 +256,7 @@ func TestShutdownTellsEverybody(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)
 	f.allocate(request("holder", gib))
-	waited, watched := make(chan error, 1), make(chan error, 1)
+	waited, watched, ordered := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() {
 		req := request("waits", gib)
 		req.Wait = seconds(60)
@@ -265,23 +265,36 @@ func TestShutdownTellsEverybody(t *testing.T) {
 	}()
 	go func() {
 		stream, err := f.allocations.Watch(context.Background(), &bursarv1.AllocationServiceWatchRequest{})
-		if err != nil {
-			watched <- err
-			return
-		}
-		for stream.Receive() {
-		}
-		watched <- errors.Join(stream.Err(), stream.Close())
+		watched <- lastError(stream, err, nil)
+	}()
+	attached := make(chan struct{})
+	go func() {
+		stream, err := f.hosts.Attach(context.Background(), &bursarv1.AttachRequest{HostId: "h1", Incarnation: 1})
+		ordered <- lastError(stream, err, attached)
 	}()
 	eventually(t, "one waits and one watches", func() bool {
 		return f.status().GetWaiting() == 1 && strings.Contains(f.metrics(), "bursar_watches 1")
 	})
+	<-attached
 	f.stop()
-	for name, answer := range map[string]chan error{"who waits": waited, "who watches": watched} {
+	for name, answer := range map[string]chan error{"a waiting caller": waited, "a watching caller": watched, "an attached agent": ordered} {
 		if err := <-answer; connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+}
+
+// lastError reads a stream to its end. begun, if it is not nil, is closed with the first message.
+func lastError[M any](stream *connect.ServerStreamForClient[M], err error, begun chan struct{}) error {
+	if err != nil {
+		return err
+	}
+	for n := 0; stream.Receive(); n++ {
+		if n == 0 && begun != nil {
+			close(begun)
+		}
+	}
+	return errors.Join(stream.Err(), stream.Close())
 }
 
 func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }

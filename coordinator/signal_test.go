@@ -165,6 +165,7 @@ func TestSignalsAreWrittenDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = c.visit(t, "reader").engines.Signal(t.Context(), &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal_SIGNAL_INT})
+	c.stop() // all records are in the file then
 	var got []string
 	for _, r := range c.records(t) {
 		if strings.HasSuffix(r.Procedure, "/Signal") {

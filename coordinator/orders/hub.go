@@ -48,6 +48,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	streams map[string]*stream // guarded by mu; by host
+	closed  error              // guarded by mu; why no stream opens any more
 }
 
 type stream struct {
@@ -63,7 +64,7 @@ func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
 // Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer one
 // comes. send must return when ctx has ended. keepAlive is how often a message without an order is
 // sent if there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an
-// *OldError, that of Cut, of send, or of ctx.
+// *OldError, that of Cut or Close, of send, or of ctx.
 func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
 	host := from.GetHostId()
 	s, err := h.open(host, from.GetIncarnation())
@@ -107,6 +108,9 @@ func (h *Hub) open(host string, incarnation uint64) (*stream, error) {
 	s := &stream{incarnation: incarnation, orders: make(chan *bursarv1.AttachResponse, queued), over: make(chan error, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed != nil {
+		return nil, h.closed
+	}
 	if before := h.streams[host]; before != nil {
 		if before.incarnation > incarnation {
 			return nil, &OldError{host, incarnation, before.incarnation}
@@ -156,18 +160,19 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 
 // Offer gives an order to the agent of a host, as Send does, unless half as many orders or bytes as
 // possible wait for the agent: such an order is dropped. It is for orders that may be lost, and
-// that callers can make many of: the rest of the queue is for launches.
-func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) bool {
+// that callers can make many of: the rest of the queue is for launches. The error is a
+// *NotAttachedError: nothing was sent.
+func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.streams[host]
 	size := proto.Size(order)
 	if s == nil || len(s.orders) >= queued/2 || s.bytes+size > queuedBytes/2 {
-		return false
+		return &NotAttachedError{Host: host, Busy: s != nil}
 	}
 	s.orders <- order // there is room: each sender holds the lock
 	s.bytes += size
-	return true
+	return nil
 }
 
 // IsAttached reports whether the agent of a host is attached.
@@ -177,10 +182,23 @@ func (h *Hub) IsAttached(host string) bool {
 	return h.streams[host] != nil
 }
 
+// Close ends all streams, and refuses new ones with the same error.
+func (h *Hub) Close(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = why
+	h.cut(why)
+}
+
 // Cut ends all streams.
 func (h *Hub) Cut(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.cut(why)
+}
+
+// cut needs the lock of h.
+func (h *Hub) cut(why error) {
 	for host, s := range h.streams {
 		s.end(why)
 		delete(h.streams, host)

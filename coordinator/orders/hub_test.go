@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +31,7 @@ func TestTheBytesThatWaitAreBounded(t *testing.T) {
 			return n
 		}
 		most := queuedBytes / proto.Size(order)
-		offered := fill(h.Offer)
+		offered := fill(func(host string, order *bursarv1.AttachResponse) bool { return h.Offer(host, order) == nil })
 		if offered != most/2+1 { // one is being sent
 			t.Errorf("%d were offered, want %d", offered, most/2+1)
 		}
@@ -47,10 +48,31 @@ func TestTheBytesThatWaitAreBounded(t *testing.T) {
 		close(stuck)
 		synctest.Wait()
 		for i := range 2 * most { // each is taken at once
-			if !h.Offer("h1", order) {
+			if h.Offer("h1", order) != nil {
 				t.Fatalf("what was taken still counts, after %d", i)
 			}
 			synctest.Wait()
+		}
+	})
+}
+
+// A stream that opens while the coordinator shuts down would hold the shutdown up.
+func TestAClosedHubHasNoStreams(t *testing.T) {
+	why := errors.New("shutting down")
+	synctest.Test(t, func(t *testing.T) {
+		h := New()
+		attach := func() error {
+			return h.Attach(t.Context(), &bursarv1.AttachRequest{HostId: "h1"}, time.Minute, func(*bursarv1.AttachResponse) error { return nil })
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- attach() }()
+		synctest.Wait()
+		h.Close(why)
+		if err := <-ended; !errors.Is(err, why) {
+			t.Errorf("an open stream ended with %v", err)
+		}
+		if err := attach(); !errors.Is(err, why) {
+			t.Errorf("a new one: %v", err)
 		}
 	})
 }

@@ -69,8 +69,8 @@ func (s *Signals) Send(ctx context.Context, host string, epoch uint64, order *bu
 	mine := &signal{host: host, answer: make(chan string, 1)}
 	order.Number = s.begin(mine)
 	defer s.end(order.GetNumber())
-	if !s.hub.Offer(host, &bursarv1.AttachResponse{Epoch: epoch, Order: &bursarv1.AttachResponse_Signal{Signal: order}}) {
-		return &NotAttachedError{host, s.hub.IsAttached(host)}
+	if err := s.hub.Offer(host, &bursarv1.AttachResponse{Epoch: epoch, Order: &bursarv1.AttachResponse_Signal{Signal: order}}); err != nil {
+		return err
 	}
 	late := time.NewTimer(signalPatience)
 	defer late.Stop()
