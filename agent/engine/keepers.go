@@ -189,18 +189,24 @@ func (k *keepers) mustEnd(id string) (must bool) {
 // notBegun reports whether nothing of a launched engine was executed: its keeper is that of a
 // launch that has failed, or that was under way when the last incarnation of the agent ended.
 func (k *keepers) notBegun(e host.Engine) (certain bool) {
-	s := k.engines
-	kept, err := s.records.Kept(e.ID)
-	if err != nil || kept.BootID != s.state.BootID() || kept.PID != e.PID || kept.StartTime != e.StartTime {
+	kept, launched := k.of(e.ID, e.PID, e.StartTime)
+	if !launched {
 		return false
 	}
 	k.read(time.Now())
-	s.state.Locked(func(*tracker.Tracker) {
+	k.engines.state.Locked(func(*tracker.Tracker) {
 		certain = slices.ContainsFunc(k.unconfirmed, func(noted *unconfirmedKeeper) bool {
 			return noted.ID == e.ID && noted.KeeperPID == kept.KeeperPID && noted.KeeperStartTime == kept.KeeperStartTime
 		})
 	})
 	return certain
+}
+
+// of returns the record of the launch that has started a process as the engine of an allocation.
+// False: no launch of this boot has.
+func (k *keepers) of(id string, pid int32, startTime uint64) (kept launch.Kept, launched bool) {
+	kept, err := k.engines.records.Kept(id)
+	return kept, err == nil && kept.BootID == k.engines.state.BootID() && kept.PID == pid && kept.StartTime == startTime
 }
 
 // there reports whether a keeper has not ended.

@@ -24,8 +24,7 @@ func (s *Engines) ownProcess(id string) (own *bursarv1.Process, known bool) {
 		return p, true
 	}
 	// An agent that was killed may have lost all but the record of its launch.
-	kept, err := s.records.Kept(id)
-	if err != nil || kept.PID != p.GetPid() || kept.StartTime != p.GetStartTime() || kept.BootID != s.state.BootID() {
+	if _, launched := s.keepers.of(id, p.GetPid(), p.GetStartTime()); !launched {
 		return nil, false
 	}
 	note, err := s.records.Note(id)
@@ -39,13 +38,8 @@ func (s *Engines) ownProcess(id string) (own *bursarv1.Process, known bool) {
 
 // refuseStop reports that an engine is not stopped, if there is one.
 func (s *Engines) refuseStop(id string) {
-	var listed, news bool
-	s.state.Locked(func(t *tracker.Tracker) {
-		var current tracker.Engine
-		if current, listed = t.Engine(id); listed && current.Process.GetPid() != 0 {
-			news = t.SetStopError(id, onlyHeardOf)
-		}
-	})
+	news := false
+	s.state.Locked(func(t *tracker.Tracker) { news = t.SetStopError(id, onlyHeardOf) })
 	if news {
 		s.log.Warn("an engine is not stopped", "audit", true, "order", "stop", "allocation_id", id, "reason", onlyHeardOf)
 	}

@@ -78,7 +78,7 @@ func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, er
 	}
 	record, err := l.record(ctx, a)
 	switch {
-	case record == nil && err == nil:
+	case errors.Is(err, errUnread):
 		return unread, nil
 	case err != nil:
 		return detached, err
@@ -93,8 +93,10 @@ func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, er
 	return detached, nil
 }
 
-// record reads the row of a launch. The error says that there is no good row. Nil: the store does
-// not answer.
+// errUnread says that the store does not answer.
+var errUnread = errors.New("the coordinators' store does not answer")
+
+// record reads the row of a launch. Every error but errUnread says that there is no good row.
 func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.LaunchRecord, error) {
 	payload, err := l.Rows.Launch(ctx, a.Launch().Row)
 	if errors.Is(err, store.ErrNotFound) {
@@ -104,7 +106,7 @@ func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.L
 		if ctx.Err() == nil {
 			l.Log.Warn("the command of a launch could not be read, and is read again", "allocation_id", a.ID, "error", err)
 		}
-		return nil, nil //nolint:nilnil // says so
+		return nil, errUnread
 	}
 	record := &storev1.LaunchRecord{}
 	if err := proto.Unmarshal(payload, record); err != nil {

@@ -179,13 +179,6 @@ func (l *load) leaderStopped() {
 	}
 }
 
-func (l *load) must(err error) {
-	l.t.Helper()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 func (l *load) leaderWithoutConsul() {
 	leader := l.leader()
 	for _, m := range l.members {

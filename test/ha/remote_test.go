@@ -22,7 +22,6 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/test/proc"
 )
 
 // remoteAccount is the account that engines from elsewhere run as. Every machine has it.
@@ -263,10 +262,7 @@ func TestRemoteStartsThroughFaults(t *testing.T) {
 	}
 	t.Logf("%d engines; reading went on at the byte %d times", starts, breaks)
 	c.nothingRuns()
-	audit, err := c.admin.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
-	if err != nil || len(audit.GetViolations()) > 0 {
-		t.Errorf("audit: %v, %v", audit.GetViolations(), err)
-	}
+	c.audited()
 }
 
 // someBegin waits until so many engines have begun.
@@ -284,7 +280,7 @@ func (c *cluster) someBegin(number int) {
 // nothingRuns fails the test if a process of an engine is left.
 func (c *cluster) nothingRuns() {
 	c.t.Helper()
-	proc.Eventually(c.t, patience, pollEvery, "nothing is left running", func() error {
+	eventually(c.t, "nothing is left running", func() error {
 		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
 			return err
@@ -298,6 +294,15 @@ func (c *cluster) nothingRuns() {
 		}
 		return nil
 	})
+}
+
+// audited fails the test unless the ledger is right.
+func (c *cluster) audited() {
+	c.t.Helper()
+	audit, err := c.admin.Cluster().Audit(c.t.Context(), &bursarv1.AuditRequest{})
+	if err != nil || len(audit.GetViolations()) > 0 {
+		c.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
+	}
 }
 
 func (c *cluster) must(err error) {

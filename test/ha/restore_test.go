@@ -70,10 +70,7 @@ func (l *load) putBack(backup string) {
 	l.recovered()
 	l.book.removeEnded()
 	eventually(l.t, "what ran before the store was put back is in the ledger", l.agrees)
-	audit, err := l.admin.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
-	if err != nil || len(audit.GetViolations()) > 0 {
-		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
-	}
+	l.audited()
 }
 
 // acknowledges waits until n more allocations were acknowledged.

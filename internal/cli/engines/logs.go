@@ -21,8 +21,9 @@ import (
 
 const logsText = `Logs prints what an engine wrote on its standard output, byte for byte; with
 --stderr what it wrote on its standard error. With -f it waits until the engine
-begins, and goes on with what the engine writes, until the engine has ended. If the connection is lost or another
-coordinator leads, it goes on at the next byte.
+begins, and goes on with what the engine writes, until the engine has ended. If
+the connection is lost or another coordinator leads, it goes on at the next
+byte.
 
 The output of engines that an agent started is there: those of "bursar submit",
 "bursar run --remote" and "bursar run --detach". It is kept on the engine's
@@ -115,9 +116,10 @@ func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
 	return req, nil
 }
 
-// awaitOutput waits until an engine has begun, if that is to be expected, and says what it waits
-// for.
-func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id string) error {
+// awaitOutput waits until an engine has begun, if that is to be expected and the output is to be
+// followed, and says what it waits for. It looks at the engine at least once: a request without a
+// stream ends at once if nobody is there or the id is unknown.
+func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, follow bool) error {
 	said := ""
 	for every := lookFirst; ; every = min(2*every, lookLast) {
 		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
@@ -125,7 +127,7 @@ func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id
 			return err
 		}
 		a := res.GetAllocation()
-		if a.GetLaunch() == nil || hasBegun(a) || render.HasEnded(a) {
+		if !follow || a.GetLaunch() == nil || hasBegun(a) || render.HasEnded(a) {
 			return nil
 		}
 		if line := render.AllocationLine(a); line != said && every > lookFirst {
@@ -140,8 +142,7 @@ func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id
 
 // showLogs copies an output to standard output.
 func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.LogsRequest) error {
-	// The request without a stream ends at once if nobody is there or the id is unknown.
-	if _, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: req.GetId()}); err != nil {
+	if err := awaitOutput(ctx, c, cl, req.GetId(), req.GetFollow()); err != nil {
 		return err
 	}
 	reader := &outputs.Reader{
@@ -152,9 +153,6 @@ func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	}
 	if req.GetFollow() {
 		reader.Patience = 0
-		if err := awaitOutput(ctx, c, cl, req.GetId()); err != nil {
-			return err
-		}
 	}
 	err := reader.Copy(ctx)
 	if errors.Is(err, syscall.EPIPE) {

@@ -19,8 +19,8 @@ type relay struct {
 	// process of the group.
 	group bool
 
-	signals chan os.Signal
 	started chan *os.Process
+	process *os.Process // of the goroutine that takes signals; nil: there is none yet
 	// stop ends the relay. It may be called more than once. Call it before the process's pid can
 	// belong to another process.
 	stop func()
@@ -31,22 +31,31 @@ type relay struct {
 
 func newRelay(group bool, cancel context.CancelFunc) *relay {
 	r := &relay{
-		cancel: cancel, group: group,
-		signals: make(chan os.Signal, 16), started: make(chan *os.Process, 1),
+		cancel: cancel, group: group, started: make(chan *os.Process, 1),
 	}
-	done := make(chan struct{})
-	r.stop = sync.OnceFunc(func() {
-		signal.Stop(r.signals)
-		close(r.signals)
-		<-done
-	})
-	signal.Notify(r.signals, cmdline.NotIgnored(
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)...)
+	r.stop = takeSignals(r.take, syscall.SIGWINCH)
+	return r
+}
+
+// takeSignals has each signal that this program gets taken, one after the other: those that a user
+// sends to a command, and more. Signals that this program ignores are left out. stop returns when
+// none is being taken any more, and may be called more than once.
+func takeSignals(take func(syscall.Signal), more ...os.Signal) (stop func()) {
+	came, done := make(chan os.Signal, 16), make(chan struct{})
+	signal.Notify(came, cmdline.NotIgnored(append(more,
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)...)
 	go func() {
 		defer close(done)
-		r.run()
+		for got := range came {
+			sig, _ := got.(syscall.Signal)
+			take(sig)
+		}
 	}()
-	return r
+	return sync.OnceFunc(func() {
+		signal.Stop(came)
+		close(came)
+		<-done
+	})
 }
 
 // to sets the process.
@@ -59,29 +68,26 @@ func (r *relay) interrupted() (sig syscall.Signal, ok bool) {
 	return r.caught, r.caught != 0
 }
 
-func (r *relay) run() {
-	var process *os.Process
-	for got := range r.signals {
-		sig, _ := got.(syscall.Signal)
-		if process == nil {
-			select {
-			case process = <-r.started:
-			default:
-			}
-		}
-		if process != nil {
-			r.pass(process, sig)
-			continue
-		}
-		switch sig {
-		// There is no process to signal.
-		case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH:
+// take decides on one signal.
+func (r *relay) take(sig syscall.Signal) {
+	if r.process == nil {
+		select {
+		case r.process = <-r.started:
 		default:
-			r.mu.Lock()
-			r.caught = sig
-			r.mu.Unlock()
-			r.cancel()
 		}
+	}
+	if r.process != nil {
+		r.pass(r.process, sig)
+		return
+	}
+	switch sig {
+	// There is no process to signal.
+	case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH:
+	default:
+		r.mu.Lock()
+		r.caught = sig
+		r.mu.Unlock()
+		r.cancel()
 	}
 }
 

@@ -2,9 +2,6 @@ package engines
 
 import (
 	"context"
-	"os"
-	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -27,7 +24,6 @@ const againWithin = 5 * time.Second
 type remoteSignals struct {
 	remote *remote
 	cancel context.CancelFunc
-	came   chan os.Signal
 	stop   func()
 
 	interrupt time.Time // when the last SIGINT came
@@ -36,22 +32,8 @@ type remoteSignals struct {
 
 func newRemoteSignals(ctx context.Context, r *remote, cancel context.CancelFunc) *remoteSignals {
 	ctx = context.WithoutCancel(ctx)
-	s := &remoteSignals{remote: r, cancel: cancel, came: make(chan os.Signal, 16)}
-	done := make(chan struct{})
-	s.stop = sync.OnceFunc(func() {
-		signal.Stop(s.came)
-		close(s.came)
-		<-done
-	})
-	signal.Notify(s.came, cmdline.NotIgnored(
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
-	go func() {
-		defer close(done)
-		for got := range s.came {
-			sig, _ := got.(syscall.Signal)
-			s.take(ctx, sig)
-		}
-	}()
+	s := &remoteSignals{remote: r, cancel: cancel}
+	s.stop = takeSignals(func(sig syscall.Signal) { s.take(ctx, sig) })
 	return s
 }
 
