@@ -127,7 +127,8 @@ def cgroup_of(pid, below):
 
 
 class Watch(threading.Thread):
-    """Samples one engine ten times a second, from before its start until after its end."""
+    """Samples one engine ten times a second, from before its start until after its end, and the
+    charge of its cgroup a hundred times: a command may end between two samples."""
 
     def __init__(self, mark, kinship, below):
         super().__init__(daemon=True)
@@ -141,7 +142,9 @@ class Watch(threading.Thread):
             began = time.monotonic()
             self.look()
             self.looks += 1
-            self.stopping.wait(max(0.03, 0.1 - (time.monotonic() - began)))
+            until = max(began + 0.1, time.monotonic() + 0.03)
+            while time.monotonic() < until and not self.stopping.wait(0.01):
+                self.charge()
 
     def look(self):
         table = processes()
@@ -180,11 +183,17 @@ class Watch(threading.Thread):
             found = {cgroup_of(pid, self.below) for pid in sample.pids} if self.below else {""}
             # A process that has just been forked may still be where its parent is.
             self.cgroup = found.pop() if len(found) == 1 else ""
-        if self.cgroup and os.path.isdir(self.cgroup):
-            now = Cgroup(self.cgroup)
-            if now.known:
-                sample.cgroup = now
-                self.charged = max(self.charged, now.held, now.charged)
+        sample.cgroup = self.charge()
+
+    def charge(self):
+        """The figures of the engine's cgroup now, or None."""
+        if not self.cgroup or not os.path.isdir(self.cgroup):
+            return None
+        now = Cgroup(self.cgroup)
+        if not now.known:
+            return None
+        self.charged = max(self.charged, now.held, now.charged)
+        return now
 
     def between(self, since):
         """The least and the most that was held at a time since then. What is charged to the cgroup
