@@ -1,12 +1,14 @@
 package orders
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -34,12 +36,8 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about 
 		return nil, err //nolint:wrapcheck // says it
 	}
 	defer done()
-	grant, err := t.grant(ctx, order)
-	if err != nil {
-		return nil, err
-	}
+	grant, user, err := t.grantAndAccount(ctx, order, spec)
 	about.caller = grant.GetCaller()
-	user, err := t.allowed(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +63,29 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about 
 // noCaller is the uid of a caller that is on no host: nobody here can ask for the engine again.
 const noCaller = ^uint32(0)
 
-// grant is the reservation of an order, as it came with the agent's own Sync.
+// grantAndAccount waits for the grant of an order, and asks for its account meanwhile. A grant that
+// has come is returned with the error about the account.
+func (t *Taker) grantAndAccount(ctx context.Context, order *bursarv1.LaunchOrder, spec *bursarv1.LaunchSpec) (*bursarv1.Allocation, osuser.User, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var user osuser.User
+	var refused error
+	var lookup sync.WaitGroup
+	lookup.Go(func() { user, refused = t.allowed(ctx, spec) })
+	grant, err := t.grant(ctx, order)
+	if err != nil {
+		cancel()
+	}
+	lookup.Wait()
+	return grant, user, cmp.Or(err, refused)
+}
+
+// grant is the reservation of an order, as it came with the agent's own Sync. The first Sync is sent
+// at once: a caller waits.
 func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.Allocation, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantPatience)
 	defer cancel()
-	for {
+	for bringForward := t.SyncDue.BringForward; ; bringForward = t.SyncDue.NoLaterThan {
 		var grant *bursarv1.Allocation
 		var answered <-chan struct{}
 		refused := false
@@ -91,7 +107,7 @@ func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursar
 		default:
 			return grant, nil
 		}
-		t.SyncDue.In(0)
+		bringForward(time.Now())
 		select {
 		case <-answered:
 		case <-ctx.Done():
