@@ -38,6 +38,7 @@ func attacks() []attack {
 		{"resizes", (*attackers).resizes},
 		{"churn", (*attackers).churn},
 		{"resets", (*attackers).resets},
+		{"outputs", (*attackers).outputs},
 	}
 }
 

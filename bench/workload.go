@@ -45,6 +45,12 @@ type workload struct {
 	Processes int `yaml:"processes"`
 
 	Connections int `yaml:"connections"`
+	// Readers are those of output: so many callers with so many readers each, and as many more that
+	// take nothing.
+	Readers struct {
+		Callers int `yaml:"callers"`
+		Each    int `yaml:"each"`
+	} `yaml:"readers"`
 
 	Queues []int      `yaml:"queues"`
 	Polled []int      `yaml:"polled"`
