@@ -36,7 +36,7 @@ func (a *attackers) outputs(ctx context.Context) error {
 	}
 	for n := range a.workload.Readers.Callers {
 		caller := mallory + "-" + strconv.Itoa(n)
-		engines, id, err := a.engine(ctx, caller, host, n)
+		engines, id, err := a.engine(ctx, caller, host, int32(n))
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (a *attackers) agentOf(host string) (*client.Client, error) {
 }
 
 // engine makes the engine of a caller, as if its agent had launched it.
-func (a *attackers) engine(ctx context.Context, caller string, host, n int) (engines *client.Client, id string, err error) {
+func (a *attackers) engine(ctx context.Context, caller string, host int, n int32) (engines *client.Client, id string, err error) {
 	engines, err = client.New(a.server, client.WithoutRetries(), client.WithActor(actorOf(caller)))
 	if err != nil {
 		return nil, "", err
@@ -71,7 +71,7 @@ func (a *attackers) engine(ctx context.Context, caller string, host, n int) (eng
 	granted, err := engines.Allocations().Allocate(ctx, request)
 	if err == nil {
 		id = granted.GetAllocation().GetId()
-		_, err = engines.Allocations().Confirm(ctx, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: int32(os.Getpid()), StartTime: uint64(n + 1)}})
+		_, err = engines.Allocations().Confirm(ctx, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: 1000 + n, StartTime: uint64(os.Getpid())}}) //nolint:gosec // a pid is positive
 	}
 	if err != nil {
 		engines.Close()
