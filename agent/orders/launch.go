@@ -80,8 +80,8 @@ func (t *Taker) grantAndAccount(ctx context.Context, order *bursarv1.LaunchOrder
 	return grant, user, cmp.Or(err, refused)
 }
 
-// grant is the reservation of an order, as it came with the agent's own Sync. The first Sync is sent
-// at once: a caller waits.
+// grant is the reservation of an order, as it came with the agent's own Sync. The first Sync is
+// sent at once: a caller waits.
 func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.Allocation, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantPatience)
 	defer cancel()
