@@ -64,8 +64,8 @@ type HostFilters struct {
 	Headroom    int // the account would allow it, the measured headroom does not
 	Held        int // could take the request, but are held for one that waits longer
 	Fit         int // could take the request
-	// Unmet says, if labels removed every host of the fleet, which conditions no host meets and what
-	// hosts have there; else it is empty. A Placer leaves it empty.
+	// Unmet says, if labels removed every host of the fleet, which conditions no host meets and
+	// what hosts have there; else it is empty. A Placer leaves it empty.
 	Unmet string
 	// Fleet is how many hosts there are, if not all of them were looked at: Total is an even
 	// sample of them then. A Placer leaves it empty.
