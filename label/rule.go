@@ -234,9 +234,27 @@ func (r Rule) Single() (key, value string, ok bool) {
 	return r.key, r.values[0], true
 }
 
+// Key is the key of the label that the rule is about; empty for the zero Rule.
+func (r Rule) Key() string { return r.key }
+
+// Values are the values that "in" and "notin" compare with, in order; nil for the other forms. The
+// caller must not change them.
+func (r Rule) Values() []string {
+	if r.operator != in && r.operator != notIn {
+		return nil
+	}
+	return r.values
+}
+
 // Holds reports whether a host with these labels satisfies the rule.
 func (r Rule) Holds(set Set) bool {
 	value, found := set.Get(r.key)
+	return r.HoldsFor(value, found)
+}
+
+// HoldsFor is Holds for a host whose label of the rule's key has this value, or that has no such
+// label.
+func (r Rule) HoldsFor(value string, found bool) bool {
 	switch r.operator {
 	case in:
 		return found && slices.Contains(r.values, value)

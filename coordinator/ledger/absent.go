@@ -3,6 +3,7 @@ package ledger
 import (
 	"strings"
 
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -68,7 +69,7 @@ func (l *Ledger) absence(e *entry) string {
 			return "waits for host " + e.HostID + ": there is no such host yet"
 		}
 		if !h.suits(e.Wishes) {
-			return "waits for host " + h.ID + " to have the required labels"
+			return "waits for host " + h.ID + " to have " + hostlabels.Lacks(h.Labels, e.Wishes.conditions())
 		}
 		asked, has := h.tooSmallFor(e.request())
 		return "waits for host " + h.ID + " to have " + asked + ": it has " + has
@@ -77,9 +78,10 @@ func (l *Ledger) absence(e *entry) string {
 	switch {
 	case len(l.hosts) == 0:
 		return "waits for a host: none is there yet"
-	case slot == NoSlot && e.Wishes != nil && e.Wishes.text() != "":
-		return "waits for a host with the required labels: none is there yet"
 	case slot == NoSlot:
+		if unmet := l.unmet(e); unmet != "" {
+			return "waits for a host with the required labels, none is there yet: " + unmet
+		}
 		return "waits for a host that is not to be avoided: none is there yet"
 	}
 	h := l.slots[slot]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
@@ -200,8 +201,11 @@ func (l *Ledger) namedHost(w *Wishes) (string, error) {
 	if !identity.IsHostID(w.Host) {
 		return "", &FieldError{"host.id", validText(w.Host), "the id of a host: at most 253 letters, digits and . _ : -, the first one a letter or a digit"}
 	}
-	if h := l.hosts[w.Host]; h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
-		return "", &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
+	if h := l.hosts[w.Host]; h != nil && !h.suits(w) {
+		return "", &FieldError{"host.id", w.Host, "a host that meets " + hostlabels.Lacks(h.Labels, w.conditions())}
+	}
+	if slices.Contains(w.Avoid, w.Host) {
+		return "", &FieldError{"host.id", w.Host, "a host that is not to be avoided"}
 	}
 	return w.Host, nil
 }
@@ -368,7 +372,7 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	l.judgeSize(list[before:], e, h)
 	if len(list) == before && !h.suits(e.Wishes) {
 		lost := h.account.closedShortfall(e.request(), NoteLabels)
-		lost.Detail = "it does not have all of " + e.Wishes.text()
+		lost.Detail = "it does not meet " + hostlabels.Lacks(h.Labels, e.Wishes.conditions())
 		list = append(list, lost)
 	}
 	if len(list) == before && l.crowded(e, h) {
@@ -404,12 +408,15 @@ const surveyed = 1000
 // fleet, or if there is nothing else to say, how many hosts each filter removes.
 func (l *Ledger) noHost(refusal *InsufficientError, e *entry) {
 	q := l.query(e)
-	if l.hostless(e) {
+	before := len(refusal.Shortfalls)
+	hostless := l.hostless(e)
+	if hostless {
 		refusal.Shortfalls = l.tooSmall(refusal.Shortfalls, e)
 	} else if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
 	}
-	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 {
+	// Only a survey says that no host has the labels.
+	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 || hostless && len(refusal.Shortfalls) == before {
 		refusal.Filters = l.survey(e, q)
 	}
 }

@@ -1,8 +1,7 @@
 package ledger
 
 import (
-	"strings"
-
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/label"
 )
 
@@ -49,28 +48,33 @@ func (r *Rules) Prefer(labels label.Set) (n int) {
 	return n
 }
 
-// text lists the conditions that must hold, for people; empty without any.
-func (r *Rules) text() string {
-	if r == nil {
-		return ""
+// conditions are all that a request wants of the labels of its host.
+func (w *Wishes) conditions() []hostlabels.Condition {
+	switch {
+	case w == nil:
+		return nil
+	case w.Rules == nil:
+		return hostlabels.Conditions(w.Required, nil, nil)
 	}
-	var texts []string
-	for _, rule := range r.Required {
-		texts = append(texts, rule.String())
-	}
-	for _, rule := range r.Avoided {
-		texts = append(texts, "not "+rule.String())
-	}
-	return strings.Join(texts, ", ")
+	return hostlabels.Conditions(w.Required, w.Rules.Required, w.Rules.Avoided)
 }
 
-// text lists the labels and the conditions of a request for a refusal.
-func (w *Wishes) text() string {
-	labels, rules := w.Required.String(), w.Rules.text()
-	if labels != "" && rules != "" {
-		return labels + ", " + rules
+// unmet says why no host there is may be used for a request, by its labels; empty if one may, or if
+// there is no host, or if nothing is wanted of labels.
+func (l *Ledger) unmet(e *entry) string {
+	conditions := e.Wishes.conditions()
+	q := Query{Request: e.request(), Wishes: e.Wishes}
+	if len(conditions) == 0 || len(l.hosts) == 0 || l.placer.Largest(q) != NoSlot {
+		return ""
 	}
-	return labels + rules
+	if len(e.Wishes.Avoid) > 0 {
+		others := *e.Wishes
+		others.Avoid, q.Wishes = nil, &others
+		if l.placer.Largest(q) != NoSlot {
+			return "the request avoids each host that meets its conditions on labels"
+		}
+	}
+	return l.placer.Census().Unmet(conditions)
 }
 
 // bytes bounds the size of the conditions in a row.

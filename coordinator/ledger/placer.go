@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -63,6 +64,9 @@ type HostFilters struct {
 	Headroom    int // the account would allow it, the measured headroom does not
 	Held        int // could take the request, but are held for one that waits longer
 	Fit         int // could take the request
+	// Unmet says, if labels removed every host of the fleet, which conditions no host meets and
+	// what hosts have there; else it is empty. A Placer leaves it empty.
+	Unmet string
 	// Fleet is how many hosts there are, if not all of them were looked at: Total is an even
 	// sample of them then. A Placer leaves it empty.
 	Fleet int
@@ -101,8 +105,12 @@ func (f HostFilters) String() string {
 	if f.Fleet > 0 {
 		all = fmt.Sprintf("of %d looked at", f.Fleet)
 	}
-	return fmt.Sprintf("hosts: %d %s, removed by labels %d, health %d%s, measurement %d, books %d, headroom %d%s; %d fit",
+	text := fmt.Sprintf("hosts: %d %s, removed by labels %d, health %d%s, measurement %d, books %d, headroom %d%s; %d fit",
 		f.Total, all, f.Labels, f.Health, closed, f.Measurement, f.Books, f.Headroom, held, f.Fit)
+	if f.Unmet != "" {
+		text += "; " + f.Unmet
+	}
+	return text
 }
 
 // Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer
@@ -133,4 +141,6 @@ type Placer interface {
 	// Survey counts what each filter removes. It looks at every host, or at those that the query
 	// says.
 	Survey(q Query) HostFilters
+	// Census counts the hosts by their labels. It is valid until the next change.
+	Census() *hostlabels.Census
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
@@ -78,6 +79,14 @@ func (p *plainPlacer) Largest(q ledger.Query) ledger.Slot {
 	return largest
 }
 
+func (p *plainPlacer) Census() *hostlabels.Census {
+	census := &hostlabels.Census{}
+	for _, v := range p.hosts {
+		census.Add(v.Labels)
+	}
+	return census
+}
+
 func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 	f := ledger.HostFilters{}
 	for slot, v := range p.hosts {
@@ -127,7 +136,7 @@ func compare(q ledger.Query, v, w ledger.HostView) int {
 }
 
 func wished(w *ledger.Wishes, v ledger.HostView) bool {
-	return w == nil || (v.Labels.MatchesFilter(w.Required) && !slices.Contains(w.Avoid, v.ID))
+	return w == nil || (v.Labels.MatchesFilter(w.Required) && w.Rules.Admit(v.Labels) && !slices.Contains(w.Avoid, v.ID))
 }
 
 func preferred(w *ledger.Wishes, v ledger.HostView) int {

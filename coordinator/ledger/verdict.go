@@ -224,6 +224,9 @@ func (l *Ledger) survey(e *entry, q Query) *HostFilters {
 		filters.Closed = append(filters.Closed, c)
 	}
 	l.surveyHeld(&filters, e, q)
+	if filters.Labels == filters.Total {
+		filters.Unmet = l.unmet(e)
+	}
 	return &filters
 }
 

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
@@ -14,6 +15,7 @@ type Index struct {
 	search  search
 	contest contest
 	sizes   sizes
+	census  hostlabels.Census
 }
 
 // New returns an Index without hosts.
@@ -35,6 +37,12 @@ func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 		x.limits.grow()
 	}
 	x.fleet.setID(slot, h, view.ID)
+	if there := h.present(); !there || !sameLabels(h.labels, view.Labels) {
+		if there {
+			x.census.Remove(h.labels)
+		}
+		x.census.Add(view.Labels)
+	}
 	if h.update(&view, x.policy) {
 		x.free.reshape(slot, h)
 		x.limits.reshape(slot, h)
@@ -66,6 +74,7 @@ func (x *Index) Remove(slot ledger.Slot) {
 	x.free.remove(slot, h)
 	x.limits.remove(slot, h)
 	delete(x.fleet.slots, h.id)
+	x.census.Remove(h.labels)
 	*h = host{}
 }
 
@@ -88,6 +97,9 @@ func (x *Index) Sized(q ledger.Query) ledger.Slot {
 	x.search.preferred, x.search.better = nil, nil
 	return x.limits.choose(&x.search)
 }
+
+// Census counts the hosts by their labels. It is valid until the next change.
+func (x *Index) Census() *hostlabels.Census { return &x.census }
 
 func (d *directory) choose(s *search) ledger.Slot {
 	slot := d.view(s).choose(s)

@@ -2,11 +2,13 @@ package placement_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/bursar/bursar/coordinator/hostlabels"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/label"
@@ -220,9 +222,30 @@ func (m *machine) ask(q ledger.Query) ledger.Slot {
 	}
 	m.askClosest(q)
 	m.askLargest(q)
+	m.askCensus(q)
 	free, limits := m.index.Views()
 	m.views = max(m.views, free+limits)
 	return slot
+}
+
+// askCensus compares how many hosts meet each condition.
+func (m *machine) askCensus(q ledger.Query) {
+	w := wishesOf(q)
+	var must []label.Rule
+	if w.Rules != nil {
+		must = slices.Concat(w.Rules.Required, w.Rules.Avoided)
+	}
+	for i, condition := range hostlabels.Conditions(w.Required, must, nil) {
+		want := 0
+		for _, v := range m.hosts {
+			if i < len(w.Required) && hasAll(v.Labels, w.Required[i:i+1]) || i >= len(w.Required) && must[i-len(w.Required)].Holds(v.Labels) {
+				want++
+			}
+		}
+		if got := m.index.Census().Meet(condition); got != want {
+			m.Fatalf("%d hosts meet condition %d of %+v; want %d", got, i, w, want)
+		}
+	}
 }
 
 func (m *machine) askClosest(q ledger.Query) {

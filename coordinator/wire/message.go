@@ -207,7 +207,7 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 	m := &bursarv1.HostFilters{
 		Total: int64(f.Total), Labels: int64(f.Labels), Health: int64(f.Health), Measurement: int64(f.Measurement),
 		Books: int64(f.Books), Headroom: int64(f.Headroom), Held: int64(f.Held), Fit: int64(f.Fit),
-		Fleet: int64(f.Fleet),
+		Fleet: int64(f.Fleet), Unmet: f.Unmet,
 	}
 	for _, c := range f.Closed {
 		m.Closed = append(m.Closed, &bursarv1.ClosedHosts{Note: convert.NoteOfText(string(c.Note)), Reason: c.Reason, Hosts: int64(c.Hosts)})

@@ -21,7 +21,7 @@ func floors() [][]string {
 		{"providers"},
 		{"internal/discovery", "internal/standin", "internal/readlimit"},
 		{"client"},
-		{"coordinator/ledger"},
+		{"coordinator/ledger", "coordinator/hostlabels"},
 		{"coordinator/placement", "coordinator/seal", "test/trapplacer", "test/fakecluster"},
 		{"coordinator/store"},
 		{"coordinator/election", "coordinator/turns"},
@@ -99,7 +99,7 @@ func calls(folder, imported string) bool {
 // any machine, at any time. The ledger can be replayed, and the race detector has nothing to find,
 // because of it.
 func pure() []string {
-	return []string{"internal/spelling", "internal/duration", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "coordinator/turns", "agent/policy"}
+	return []string{"internal/spelling", "internal/duration", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/hostlabels", "coordinator/placement", "coordinator/turns", "agent/policy"}
 }
 
 // computing are pairs of a pure package and a library that it may import, which computes and does

@@ -25,9 +25,13 @@ func hostsCommand(c *servers.Connections) *cobra.Command {
 		Short: "The hosts: what is booked, next to what is used",
 		Long: `Hosts shows three things for every host: how much of what it may give away is
 booked, what its engines really use, and how much memory it could still give by
-its last measurement (headroom). With an id it shows all about one host.`,
+its last measurement (headroom). With an id it shows all about one host.
+
+A column for the labels of the hosts, which --require and --avoid select by,
+comes with --show-labels, and with -o wide.`,
 		Example: `  bursar hosts
   bursar hosts --label zone=a --state suspect -o wide
+  bursar hosts --show-labels
   bursar hosts vm-1
 
   # hosts with less than 4 GiB of headroom
@@ -38,6 +42,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 	}
 	labels := cmdline.FilterFlag{}
 	var states []string
+	showLabels := cmd.Flags().Bool("show-labels", false, "also show the labels of each host")
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost, returning or expected; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -78,13 +83,13 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			all.Hosts = append(all.Hosts, page.GetHosts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.Print(all, func() { printHosts(c.Printer, all.GetHosts(), filter) })
+		return c.Print(all, func() { printHosts(c.Printer, all.GetHosts(), filter, *showLabels) })
 	}
 	return cmd
 }
 
 // printHosts prints those that a filter has left.
-func printHosts(out *render.Printer, hosts []*bursarv1.Host, filter string) {
+func printHosts(out *render.Printer, hosts []*bursarv1.Host, filter string, labels bool) {
 	switch {
 	case len(hosts) == 0 && filter != "":
 		out.Sayf("no host matches %s", filter)
@@ -96,6 +101,9 @@ func printHosts(out *render.Printer, hosts []*bursarv1.Host, filter string) {
 	header := []string{"HOST", "STATE", "ENGINES", "RESERVED", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
 	if out.Wide() {
 		header = append(header, "HOST MEMORY FREE", "HOST CORES USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
+	}
+	if labels = labels && !out.Wide(); labels { // the wide form has them anyway
+		header = append(header, "LABELS")
 	}
 	header = append(header, "NOTE")
 	now := time.Now()
@@ -115,6 +123,9 @@ func printHosts(out *render.Printer, hosts []*bursarv1.Host, filter string) {
 			}
 			row = append(row, render.Share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), render.Share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
 				load(s), render.LabelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
+		}
+		if labels {
+			row = append(row, render.LabelsText(h.GetLabels()))
 		}
 		rows = append(rows, append(row, render.HostNote(h, now)))
 	}

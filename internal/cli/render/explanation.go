@@ -60,7 +60,7 @@ func absenceText(res *bursarv1.ExplainResponse) string {
 		return ": no such host is there yet"
 	case slices.ContainsFunc(res.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return NoteOf(s) == NoteTooSmall }):
 		return ": no host is that large yet"
-	case f != nil && f.GetTotal() == f.GetLabels() && f.GetFleet() == 0:
+	case noneAsAsked(f):
 		return ": no such host is there yet"
 	}
 	return ""

@@ -117,7 +117,7 @@ func ClosedText(s *bursarv1.Shortfall) string {
 		text = "takes no new engines: draining"
 	case note == noteHealth && s.GetDetail() != "":
 		text = "takes no new engines"
-	case convert.HostIsAbsent(s):
+	case convert.HostIsAbsent(s), note == noteLabels && s.GetDetail() != "":
 		return OneLine(s.GetDetail())
 	case note == noteMissing && !isQueue:
 		text = "has no " + s.GetDimension() + " now"
@@ -230,8 +230,8 @@ func awaited(in *bursarv1.InsufficientResources) (wait, until string) {
 			}
 		}
 	}
-	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
-		return "1h", "such a host is there; `bursar hosts` shows those of today"
+	if noneAsAsked(in.GetFilters()) {
+		return "1h", "such a host is there; `bursar hosts --show-labels` shows those of today"
 	}
 	ofMachine := func(s *bursarv1.Shortfall) bool { return NoteOf(s) == noteMeasured || NoteOf(s) == notePressure }
 	if list := in.GetShortfalls(); len(list) > 0 && !slices.ContainsFunc(list, func(s *bursarv1.Shortfall) bool { return !ofMachine(s) }) {
@@ -311,8 +311,12 @@ func FiltersText(f *bursarv1.HostFilters, shortfalls []*bursarv1.Shortfall) stri
 	if f.GetTotal() == 0 && f.GetFleet() == 0 {
 		return "there is no host yet"
 	}
-	if f.GetLabels() == f.GetTotal() && f.GetFleet() == 0 {
-		return fmt.Sprintf("hosts: none of %d is as asked for yet (--require, --avoid)", f.GetTotal())
+	if noneAsAsked(f) {
+		text := fmt.Sprintf("hosts: none of %d is as asked for yet (--require, --avoid)", max(f.GetTotal(), f.GetFleet()))
+		if unmet := OneLine(f.GetUnmet()); unmet != "" {
+			text += ": " + unmet
+		}
+		return text
 	}
 	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
 	if f.GetFleet() > 0 {
@@ -337,6 +341,12 @@ func FiltersText(f *bursarv1.HostFilters, shortfalls []*bursarv1.Shortfall) stri
 		parts = append(parts, closedHostsText(c))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// noneAsAsked reports whether labels, and what the request avoids, removed every host. A sample of
+// a large fleet says so only with the conditions that no host meets.
+func noneAsAsked(f *bursarv1.HostFilters) bool {
+	return f != nil && (f.GetUnmet() != "" || f.GetLabels() == f.GetTotal() && f.GetFleet() == 0)
 }
 
 // closedHosts counts the hosts whose reason is told.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"testing"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -39,6 +40,33 @@ func TestWhatLimitsApplicationsIsSaidInWords(t *testing.T) {
 		if got := shortfallText(s); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
+	}
+}
+
+// What no host has as labels is said, also of a large fleet, and so is what a named host lacks.
+func TestConditionsThatNoHostMeetsAreShown(t *testing.T) {
+	const unmet = "no host meets zone=a (hosts have zone b, c)"
+	for want, f := range map[string]*bursarv1.HostFilters{
+		"hosts: none of 3 is as asked for yet (--require, --avoid)":              {Total: 3, Labels: 3},
+		"hosts: none of 3 is as asked for yet (--require, --avoid): " + unmet:    {Total: 3, Labels: 3, Unmet: unmet},
+		"hosts: none of 9000 is as asked for yet (--require, --avoid): " + unmet: {Total: 3000, Labels: 3000, Fleet: 9000, Unmet: "no host meets\nzone=a (hosts have zone b,\tc)"},
+		"hosts: 0 of 3000 fit, which are a sample of 9000, 3000 by labels":       {Total: 3000, Labels: 3000, Fleet: 9000},
+		"hosts: 1 of 3 fit, 2 by labels":                                         {Total: 3, Labels: 2, Fit: 1},
+	} {
+		if got := FiltersText(f, nil); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+		hint := ShortfallHint(&bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Filters: f}, "bursar explain")
+		if none := strings.Contains(want, "none of"); none != strings.Contains(hint, "bursar hosts --show-labels") {
+			t.Errorf("%s: the hint is %s", want, hint)
+		}
+	}
+	named := &bursarv1.Shortfall{
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "h1"}},
+		Dimension: resource.Memory, Requested: 1 << 30, Limit: 8 << 30, NoteCode: noteLabels, Detail: "it does not meet zone=a (it has zone=b)",
+	}
+	if got, want := shortfallText(named), "host h1: it does not meet zone=a (it has zone=b)"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 

@@ -1016,7 +1016,11 @@ type HostFilters struct {
 	Closed []*ClosedHosts `protobuf:"bytes,9,rep,name=closed,proto3" json:"closed,omitempty"`
 	// How many hosts there are, if not all of them were looked at: total is an even sample of a large
 	// fleet then.
-	Fleet         int64 `protobuf:"varint,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	Fleet int64 `protobuf:"varint,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	// If labels removed every host: which conditions of the request no host meets, and which values
+	// hosts have for their labels, such as "no host meets zone=a (hosts have zone b, c)"; or that some
+	// host meets each condition, but no host meets all. It is for people, and has at most 600 bytes.
+	Unmet         string `protobuf:"bytes,70,opt,name=unmet,proto3" json:"unmet,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1123,13 @@ func (x *HostFilters) GetFleet() int64 {
 		return x.Fleet
 	}
 	return 0
+}
+
+func (x *HostFilters) GetUnmet() string {
+	if x != nil {
+		return x.Unmet
+	}
+	return ""
 }
 
 // ClosedHosts are the hosts that take no new engines for one reason.
@@ -1324,7 +1335,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_NEVER\x10\x01\x12\x13\n" +
-	"\x0fVERDICT_NOT_NOW\x10\x02\"\x93\x02\n" +
+	"\x0fVERDICT_NOT_NOW\x10\x02\"\xa9\x02\n" +
 	"\vHostFilters\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x16\n" +
 	"\x06labels\x18\x02 \x01(\x03R\x06labels\x12\x16\n" +
@@ -1336,7 +1347,8 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x04held\x18\b \x01(\x03R\x04held\x12.\n" +
 	"\x06closed\x18\t \x03(\v2\x16.bursar.v1.ClosedHostsR\x06closed\x12\x14\n" +
 	"\x05fleet\x18\n" +
-	" \x01(\x03R\x05fleet\"i\n" +
+	" \x01(\x03R\x05fleet\x12\x14\n" +
+	"\x05unmet\x18F \x01(\tR\x05unmet\"i\n" +
 	"\vClosedHosts\x12,\n" +
 	"\x04note\x18\x01 \x01(\x0e2\x18.bursar.v1.ShortfallNoteR\x04note\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
