@@ -11,6 +11,9 @@ import (
 const (
 	// allocationStep is how many allocations one step looks at: about half a millisecond.
 	allocationStep = 4096
+	// describedStep is for how many kinds of waiting requests one step works out what they lack.
+	// Each takes some microseconds.
+	describedStep = 128
 	// hostStep is how many hosts, which cost more: their accounts are copied.
 	hostStep = 256
 	// queueStep is how many queues: what each has left is looked up in all queues above it.
@@ -76,11 +79,28 @@ func where[T any, P any](keep func(*T) bool, step int, walk func(l *ledger.Ledge
 	}
 }
 
-// AllocationsWhere finds live allocations that a filter lets through.
+// AllocationsWhere finds live allocations that a filter lets through. For those that wait, what they
+// lack is worked out; a step ends when it has done so for describedStep of them.
 func AllocationsWhere(keep func(*ledger.Allocation) bool) Visit[ledger.Allocation, ledger.ID] {
-	return where(keep, allocationStep, func(l *ledger.Ledger, after ledger.ID, yield func(ledger.ID, *ledger.Allocation) bool) {
-		l.Allocations(after, func(a *ledger.Allocation) bool { return yield(a.ID, a) })
-	})
+	return func(l *ledger.Ledger, after ledger.ID, want int) Step[ledger.Allocation, ledger.ID] {
+		described := l.Described()
+		s := Step[ledger.Allocation, ledger.ID]{Place: after}
+		looked := 0
+		l.Allocations(after, func(a *ledger.Allocation) bool {
+			if looked == allocationStep || len(s.Found) == want || l.Described()-described >= describedStep {
+				s.More = true
+				return false
+			}
+			looked++
+			s.Place = a.ID
+			if keep(a) {
+				l.Describe(a)
+				s.Found = append(s.Found, *a)
+			}
+			return true
+		})
+		return s
+	}
 }
 
 // HostsWhere finds hosts that a filter lets through.
