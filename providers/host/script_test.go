@@ -12,7 +12,7 @@ import (
 
 // TestEngines runs the scripts in testdata/engines. Their commands:
 //
-//	run       adds processes, or changes them, one on a line: PID PARENT and what differs from
+//	run       adds processes, or changes them, one on a line: PID PARENT and differences
 //	          from the default in start (ticks after boot; PID), session and group (1), own and
 //	          children (ticks of CPU time; 0), anon, file, shared and swap (MiB; 0), state (S),
 //	          threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent),
