@@ -1,16 +1,16 @@
 package discovery
 
-// What is shown of a text at most, in bytes: of a value that somebody else may have written, of an
-// address (a host's name has 253 at most, RFC 1035), and of an error that may repeat either.
+// Limits of displayed texts, in bytes: for a value that anybody may have written, for an address (a
+// host name has at most 253, RFC 1035), and for an error, which may repeat either.
 const (
 	MaxShownValue   = 64
 	MaxShownAddress = 300
 	MaxShownError   = 1000
 )
 
-// Cut returns the beginning of a text that others may have written, of most bytes, and a sign
-// that there was more. Otherwise anybody who can write into Consul's keys could fill the logs. It
-// does not quote: %q does, or the log.
+// Cut truncates a text of unknown origin to most bytes and marks the truncation. Otherwise anybody
+// who can write to Consul's keys could fill the logs. It does not quote; use %q or the log for
+// that.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

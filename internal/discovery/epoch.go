@@ -1,10 +1,10 @@
 package discovery
 
-// EpochStride bounds how far an announced epoch may be above a certain one (the store's, or the
-// last that was seen) to be believed. A true one is above it by as many leaderships as the other
-// end has missed, such as a restored backup, or a host that was away. These are some thousands if
-// one leadership is lost every minute for days. The stride is enough for one a second for twelve
-// days. A false one uses up no more numbers than this, and there are 2^43 times as many.
+// EpochStride is the largest plausible distance of an announced epoch from a certain one (the
+// store's, or the last one seen). A genuine epoch is higher by the number of terms that this end
+// has missed, for example through a restored backup, or because a host was away. That is some
+// thousands if one term per minute is lost for days; the stride is enough for one per second for
+// twelve days. A false epoch wastes at most this many numbers, and there are 2^43 times as many.
 const EpochStride = 1 << 20
 
 // Believable reports whether an epoch is at most one stride above another.

@@ -15,14 +15,14 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// names is a server of names: the answer to each lookup is the next list of addresses, and the
-// last one from then on.
+// names is a DNS server: each lookup gets the next list of addresses, and then always the last one.
 type names struct {
 	t       *testing.T
 	answers [][]string
 }
 
-// resolver asks it alone. A lookup for IPv6 finds nothing, and counts as none.
+// resolver returns a resolver that asks only this server. A lookup for IPv6 finds nothing, and does
+// not count.
 func (n *names) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -31,7 +31,7 @@ func (n *names) resolver() *net.Resolver {
 	}}
 }
 
-// serve answers one connection, in the form that DNS has over a stream.
+// serve answers one connection, in DNS's format for streams.
 func (n *names) serve(conn net.Conn) {
 	defer conn.Close()
 	var size [2]byte
@@ -66,7 +66,7 @@ func (n *names) serve(conn net.Conn) {
 	}
 }
 
-// listen takes connections on this machine, and returns the port.
+// listen accepts connections on this machine, and returns the port.
 func listen(t *testing.T) string {
 	t.Helper()
 	var config net.ListenConfig
@@ -84,10 +84,10 @@ func listen(t *testing.T) string {
 
 const (
 	here      = "127.0.0.1"
-	elsewhere = "192.0.2.1" // of nobody: RFC 5737
+	elsewhere = "192.0.2.1" // an unassigned address: RFC 5737
 )
 
-// A resolver may give this machine's address at the check, and another one at the connect.
+// A resolver may return this machine's address for the check, and another one for the connection.
 func TestANameIsJudgedByTheAddressThatIsDialed(t *testing.T) {
 	port := listen(t)
 	for name, test := range map[string]struct {
@@ -97,7 +97,7 @@ func TestANameIsJudgedByTheAddressThatIsDialed(t *testing.T) {
 		"this machine, twice":                {[][]string{{here}, {here}}, ""},
 		"this machine, and then another one": {[][]string{{here}, {elsewhere}}, elsewhere},
 		"another one, and then this machine": {[][]string{{elsewhere}, {here}}, ""},
-		// each that is tried
+		// each address that is tried
 		"this machine, and then both":           {[][]string{{here}, {elsewhere, here}}, ""},
 		"this machine, and then two other ones": {[][]string{{here}, {elsewhere, "192.0.2.2"}}, elsewhere},
 	} {
@@ -130,7 +130,7 @@ func TestTheNameLocalhostIsThisMachineAlone(t *testing.T) {
 	port := listen(t)
 	dns := &names{t: t, answers: [][]string{{here}}}
 	dial := discovery.DialLocalhost(net.Dialer{Resolver: dns.resolver()})
-	// a name that does not say its address is dialed as it is
+	// a name that is not localhost is dialed without a check
 	for _, host := range []string{"localhost", here, "coordinator.test."} {
 		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port))
 		if err != nil {

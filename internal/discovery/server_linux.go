@@ -20,16 +20,16 @@ import (
 
 // ServerUsers is an environment variable with users, by name or number and separated by commas.
 // Their programs may answer on this machine's loopback without TLS and on Unix sockets of agents,
-// in addition to those of root, of the system's service users, and of the caller's own user.
+// in addition to programs of root, of the system's service users, and of the caller's own user.
 // Default: none.
 const ServerUsers = "BURSAR_SERVER_USERS"
 
-// ForeignServerError refuses to talk to a program of this machine without TLS, because any user
-// may have put it in the place of one of our servers.
+// ForeignServerError rejects a program on this machine that answers without TLS, because any user
+// may have started it in place of one of our servers.
 type ForeignServerError struct {
-	Address string // that was dialed
+	Address string // the dialed address
 	User    string // the program's user
-	Socket  bool   // it is a Unix socket's path
+	Socket  bool   // the address is the path of a Unix socket
 }
 
 func (e *ForeignServerError) Error() string {
@@ -41,14 +41,15 @@ func (e *ForeignServerError) Error() string {
 		e.Address, e.User, secure, ServerUsers, e.User, serverUsers().hint())
 }
 
-// acceptTime is how long a server of this machine has to accept a connection: until then the
-// kernel does not tell its user.
+// acceptTime is how long a server on this machine may take to accept a connection. Before that the
+// kernel does not reveal its user.
 const acceptTime = 5 * time.Second
 
-// DialKnown dials with another dialer. On the loopback it connects only to programs of users that
-// may answer there: any user can listen on the port of a server that is down for a moment, or on
-// its port of ::1. For localhost it goes on to the other of the two addresses. The error is a
-// *ForeignServerError, or says why the user cannot be told. It is for connections without TLS.
+// DialKnown dials with another dialer. On the loopback it connects only to programs of accepted
+// users: any user can listen on the port of a server that is down for a moment, or on its port of
+// ::1. For localhost it also tries the other one of the two addresses. The error is a
+// *ForeignServerError, or reports that the user cannot be determined. It is for connections without
+// TLS.
 func DialKnown(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialChecked(ctx, dial, network, address)
@@ -99,7 +100,7 @@ func checkServer(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// checkSocket refuses the program that listens on a Unix socket if its user may not answer there.
+// checkSocket rejects the program that listens on a Unix socket if its user is not accepted.
 func checkSocket(conn net.Conn, path string) error {
 	unixConn, is := conn.(*net.UnixConn)
 	if !is {
@@ -119,8 +120,8 @@ func checkSocket(conn net.Conn, path string) error {
 // (/proc/sys/kernel/overflowuid, which nobody changes).
 const overflowUser = 65534
 
-// unmapped reports whether a user's number says nothing: this process is in a user namespace, a
-// rootless container say, which does not know the user. The maker of the container chose the
+// unmapped reports whether a user's number is meaningless: this process is in a user namespace,
+// such as a rootless container, that does not map the user. The creator of the container chose the
 // socket in it.
 func unmapped(uid uint32) bool {
 	if uid != overflowUser {
@@ -130,13 +131,13 @@ func unmapped(uid uint32) bool {
 	return err == nil && !slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
 }
 
-// acceptedBy waits until a program has taken the connection in, and returns its user.
+// acceptedBy waits until a program has accepted the connection, and returns its user.
 func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) (uid uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		uid, err = sockdiag.Owner(server, own)
-		// the socket that is found then may be another's
+		// if the connection is closed, the socket found may be another's
 		if open := sockdiag.StillOpen(conn); open != nil {
 			return 0, open
 		}
@@ -151,22 +152,22 @@ func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) 
 	}
 }
 
-// mayServe reports whether a user's programs may answer. Below 1000 are those that systems make
-// for services, from 61184 on those that systemd makes for a unit with DynamicUser=.
+// mayServe reports whether a user's programs may answer. Numbers below 1000 are the system's
+// service users; from 61184 on systemd allocates them for units with DynamicUser=.
 func mayServe(uid uint32) bool {
 	return uid < 1000 || uid >= 61184 && uid <= 65519 || int(uid) == os.Geteuid() || slices.Contains(serverUsers().uids, uid)
 }
 
-// serverUsers are the users of ServerUsers.
+// serverUsers returns the users in the variable ServerUsers.
 var serverUsers = sync.OnceValue(func() namedUsers { //nolint:gochecknoglobals // an environment is one
 	return usersNamed(os.Getenv(ServerUsers))
 })
 
-// namedUsers are what a list of users comes to.
+// namedUsers is a parsed list of users.
 type namedUsers struct {
 	text  string
 	uids  []uint32
-	wrong []string // what of it does not count, and why
+	wrong []string // ignored entries, with the reasons
 }
 
 func usersNamed(text string) namedUsers {
@@ -194,7 +195,7 @@ func usersNamed(text string) namedUsers {
 	return named
 }
 
-// hint tells a refused caller what is set; empty: nothing is.
+// hint tells a rejected caller the present setting; empty if there is none.
 func (n namedUsers) hint() string {
 	if n.text == "" {
 		return ""

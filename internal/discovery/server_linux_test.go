@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// serveAs takes connections in on an address as a user of this machine, and returns the port. What
-// is sent arrives at got.
+// serveAs accepts connections on an address as a user of this machine, and returns the port. The
+// received text arrives at got.
 func serveAs(t *testing.T, uid int, address string) (port string, got <-chan string) {
 	t.Helper()
 	at, err := net.ResolveTCPAddr("tcp", address)
@@ -37,7 +37,7 @@ func serveAs(t *testing.T, uid int, address string) (port string, got <-chan str
 	texts, done := make(chan string, 16), make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and it ends with this goroutine: its user is another's
+		runtime.LockOSThread() // the thread ends with this goroutine: it has another user
 		if err := syscall.Setfsuid(uid); err != nil {
 			panic(err)
 		}
@@ -65,8 +65,8 @@ func serveAs(t *testing.T, uid int, address string) (port string, got <-chan str
 	return port, texts
 }
 
-// An ordinary user listens on the port of a server that is down: no byte of another user's calls
-// goes there.
+// An ordinary user listens on the port of a server that is down: that user receives no byte of
+// another user's calls.
 func TestWhoeverListensOnAPortGetsNothingOfOthers(t *testing.T) {
 	isRoot := os.Geteuid() == 0 // otherwise all of them are this user
 	dial := discovery.DialKnown(discovery.DialLocalhost(net.Dialer{Timeout: time.Second}))
@@ -96,8 +96,8 @@ func TestWhoeverListensOnAPortGetsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// Who squats on one of localhost's two addresses does not keep callers from the server on the
-// other.
+// A program that occupies one of localhost's two addresses does not keep callers from the server on
+// the other.
 func TestTheOtherAddressOfLocalhostIsTried(t *testing.T) {
 	port, got := serveAs(t, os.Geteuid(), "127.0.0.1:0")
 	squatters, _ := serveAs(t, 12345, "[::1]:0")
@@ -106,7 +106,7 @@ func TestTheOtherAddressOfLocalhostIsTried(t *testing.T) {
 	}
 	local := discovery.DialLocalhost(net.Dialer{Timeout: time.Second})
 	dial := discovery.DialKnown(func(ctx context.Context, network, address string) (net.Conn, error) {
-		if host, _, _ := net.SplitHostPort(address); host == "localhost" { // it leads to ::1 first
+		if host, _, _ := net.SplitHostPort(address); host == "localhost" { // ::1 comes first
 			address = "[::1]:" + squatters
 		}
 		return local(ctx, network, address)
@@ -122,7 +122,7 @@ func TestTheOtherAddressOfLocalhostIsTried(t *testing.T) {
 	_ = conn.Close()
 }
 
-// What nobody takes in is given up, and says so.
+// A connection that no program accepts fails with an error that says so.
 func TestAServerThatAcceptsNothingIsGivenUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {

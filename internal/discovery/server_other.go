@@ -4,7 +4,7 @@ package discovery
 
 import "net"
 
-// DialKnown dials with another dialer: only Linux tells which user's program answers.
+// DialKnown dials with another dialer; only Linux reveals the user of the answering program.
 func DialKnown(dial Dial) Dial { return dial }
 
 // checkSocket does nothing for the same reason.

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// queueTime is how long the queue of a socket may be full until a dial fails.
+// queueTime is how long a socket's queue may stay full before a dial fails.
 const queueTime = 5 * time.Second
 
-// DialSocket dials a Unix socket. While its queue is full the kernel does not let the dial wait, so
-// this does. It connects only to programs of users that may answer on this machine, as DialKnown
-// does: another user may have put a socket in the place of one of our servers. Nothing is sent
-// before that is known. The error is a *ForeignServerError, or says why there is no connection.
+// DialSocket dials a Unix socket. While the socket's queue is full, the kernel fails the dial
+// instead of waiting, so DialSocket retries. Like DialKnown it connects only to programs of
+// accepted users, because another user may have replaced the socket of one of our servers. It
+// checks that before it sends anything. The error is a *ForeignServerError, or the reason why there
+// is no connection.
 func DialSocket(ctx context.Context, dial Dial, path string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, queueTime)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// listenAs makes a Unix socket as a user of this machine: the kernel remembers who listened.
+// listenAs makes a Unix socket as a user of this machine: the kernel records the user that listens.
 func listenAs(t *testing.T, uid, backlog int) (path string, fd int) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "agent.sock")
@@ -31,7 +31,7 @@ func listenAs(t *testing.T, uid, backlog int) (path string, fd int) {
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	listened := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and it ends with this goroutine: its user is another's
+		runtime.LockOSThread() // the thread ends with this goroutine: it has another user
 		const same = ^uintptr(0)
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
 			listened <- errno
@@ -45,7 +45,7 @@ func listenAs(t *testing.T, uid, backlog int) (path string, fd int) {
 	return path, fd
 }
 
-// Another user has made a socket in the place of the agent's: no byte of a call goes there.
+// Another user has replaced the agent's socket: that user receives no byte of a call.
 func TestWhoeverListensOnASocketGetsNothingOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")
@@ -76,7 +76,7 @@ func TestWhoeverListensOnASocketGetsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// A queue that is full, because somebody else connects as fast as possible, is waited for.
+// The dial waits while the queue is full because another program connects as fast as possible.
 func TestDialWaitsWhileTheQueueIsFull(t *testing.T) {
 	path, fd := listenAs(t, os.Geteuid(), 0)
 	first, err := net.Dial("unix", path)

@@ -2,7 +2,7 @@ package discovery
 
 import "slices"
 
-// Static is the Finder of a list that was written down. It keeps the given order, names no leader,
+// Static returns a Finder for a configured list. The list keeps the given order, names no leader,
 // and never changes. The error is a *URLError, the first one.
 func Static(urls []string) (Finder, error) {
 	if len(urls) == 0 {

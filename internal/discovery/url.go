@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// URLError names a coordinator's address that cannot be used.
+// URLError rejects a coordinator's address.
 type URLError struct {
-	// URL is what was given, without a password that it may hold.
+	// URL is the given value, without a password.
 	URL string
-	// Want says what would be right.
+	// Want describes a valid value.
 	Want string
 }
 
@@ -19,16 +19,16 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("coordinator %q: want %s", Cut(e.URL, MaxShownAddress), e.Want)
 }
 
-// maxHost is RFC 1035's limit, in the form without the dot at the end.
+// maxHost is RFC 1035's limit for a name without the final dot.
 const maxHost = 253
 
-// ParseURL returns a coordinator's base URL in its one form: http or https, host, port, no slash
-// at the end. The error is a *URLError.
+// ParseURL returns a coordinator's base URL in canonical form: http or https, host, port, no
+// trailing slash. The error is a *URLError.
 func ParseURL(text string) (string, error) {
 	wrong := func(want string) (string, error) {
 		return "", &URLError{URL: text, Want: want}
 	}
-	// a password must not get into a log, wherever url.Parse stumbles
+	// keeps a password out of the log, even if url.Parse fails
 	if before, _, found := strings.Cut(text, "@"); found {
 		text = "…" + text[len(before):]
 		return wrong("a URL without a user: credentials are configured on their own")

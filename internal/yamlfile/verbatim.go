@@ -179,7 +179,7 @@ func isText(t reflect.Type) bool {
 }
 
 // asText turns a single value into a quoted text, so that the library does not parse it again. The
-// new token has no neighbours, because the library also writes those out.
+// new token has no neighbours, so the library writes it out at once.
 func asText(node ast.Node) ast.Node {
 	scalar, ok := node.(ast.ScalarNode)
 	if !ok {

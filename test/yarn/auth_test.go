@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// refused expects an error that says all of that.
+// refused checks for an error with all of these parts.
 func refused(t *testing.T, p providers.Provider, parts ...string) {
 	t.Helper()
 	_, err := p.Snapshot(t.Context())
@@ -46,7 +46,7 @@ root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
 	right := open(t, c, settings(nil))
 	expect(t, right, idle)
 
-	// The cookie holds for two seconds: readings go on beyond that.
+	// The cookie is valid for two seconds: the readings continue beyond that.
 	end, again := time.After(5*time.Second), time.NewTicker(200*time.Millisecond)
 	defer again.Stop()
 	for going := true; going; {
@@ -76,7 +76,7 @@ root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
 	}
 }
 
-// TestTLS is of a ResourceManager that answers over TLS alone, with a certificate of its own.
+// TestTLS: a ResourceManager that uses only TLS, with its own certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	c := yarn.Start(t, yarn.Options{TLS: true})
@@ -99,7 +99,7 @@ func keytabOf(t *testing.T, principal, realm string) string {
 	return path
 }
 
-// writeKeytab makes a keytab with keys that no KDC gave out.
+// writeKeytab makes a keytab with keys that no KDC has issued.
 func writeKeytab(t *testing.T, path, principal, realm string) {
 	t.Helper()
 	made := keytab.New()

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// percent is a tree of three floors. All shares of one node of 64 GiB and 64 cores are whole but
-// those of b1 and b2.
+// percent is a tree of three levels. On one node of 64 GiB and 64 cores, all shares are whole
+// except those of b1 and b2.
 var percent = map[string]string{
 	"root.queues":           "default,a,b",
 	"root.default.capacity": "25",
@@ -22,8 +22,8 @@ var percent = map[string]string{
 	"root.b.b1.capacity": "30", "root.b.b2.capacity": "70", "root.b.b2.maximum-capacity": "70",
 }
 
-// withTemplate is percent where half of what is root.default's belongs to a queue that makes queues
-// for users from a template: for applications that are submitted to root.default.
+// withTemplate is percent, but half of root.default belongs to a queue that creates queues for
+// users from a template when applications are submitted to root.default.
 func withTemplate() map[string]string {
 	queues := maps.Clone(percent)
 	maps.Copy(queues, map[string]string{
@@ -67,15 +67,15 @@ root.b.b2 limit 45875/44 used 0/0 guaranteed 11468/11 apps 0=0+0 RUNNING
 root.default limit 65536/64 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
 `
 
-// templated are the versions that this package has make queues from a template.
+// templated reports whether this package tests queues from a template with a version.
 func templated(version string) bool { return version == yarn.Hadoop33 || version == yarn.Hadoop34 }
 
 // inPercent has queues with shares in percent, one of which is closed; in some versions also one
-// that makes others from a template.
+// that creates others from a template.
 func inPercent(version string) scenario {
 	s := scenario{name: "capacity in percent", capacity: percent, run: func(t *testing.T, c *yarn.Cluster) {
 		p := open(t, c, nil)
-		// made adds the queue with a template, before another one was made of it.
+		// made adds the queue with a template, before it has created a queue.
 		made := func(queues string) string { return queues }
 		if templated(version) {
 			made = func(queues string) string {
@@ -90,7 +90,7 @@ func inPercent(version string) scenario {
 		second := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 1, User: "bob"})
 		other := c.Submit(t, yarn.Application{Queue: "b1", MemoryMiB: 4096, VCores: 4})
 		c.AwaitAllocated(t, first, second, other)
-		// 1 GiB more than is left
+		// 1 GiB more than is free
 		waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1})
 		expect(t, p, made(percentUsed))
 		keep(t, c, version+"-capacity-percent", map[string]string{
@@ -101,12 +101,11 @@ func inPercent(version string) scenario {
 known=true ended=false queue=root.a.a1 @ 2048/2
 known=true ended=false queue=root.b.b1 @ 4096/4
 `), first, other)
-		// The queue that is closed keeps what it has, and takes no more.
+		// The closed queue keeps its applications, and takes no new ones.
 		c.SetQueue(t, "root.a", map[string]string{"state": "STOPPED"})
 		busy := percentUsed
 		if slices.Contains([]string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33}, version) {
-			// Once the queues are read again, these count an application as active that has no
-			// container.
+			// After a reload the queues count an application without a container as active.
 			busy = strings.NewReplacer("4=3+1", "4=4+0", "3=2+1", "3=3+0").Replace(busy)
 		}
 		expect(t, p, stopped(version, made(busy), "DRAINING"))
@@ -135,8 +134,8 @@ known=true ended=false queue=root.b.b1 @ 4096/4
 	return s
 }
 
-// stopped changes the states of root.a and the queues below it. Hadoop 2.7 has no word for a queue
-// that still has applications, and says nothing of those below.
+// stopped changes the states of root.a and the queues below it. Hadoop 2.7 has no state for a
+// closed queue with applications, and does not report the states of those below.
 func stopped(version, queues, state string) string {
 	if version == yarn.Hadoop27 {
 		return regexp.MustCompile(`(?m)^(root\.a .*) RUNNING$`).ReplaceAllString(queues, "$1 STOPPED closed")
@@ -145,9 +144,8 @@ func stopped(version, queues, state string) string {
 	return regexp.MustCompile(`(?m)^(root\.a\.a2 .*) RUNNING$`).ReplaceAllString(queues, "$1 STOPPED closed")
 }
 
-// answered is what is said of applications that hold something in the default partition. Before
-// 3.4 the queue is called as it was when the application was submitted; before 2.8 nothing is said
-// of partitions.
+// answered returns the expected answer for applications with resources in the default partition.
+// Before 3.4 the queue has its name at the time of submission; before 2.8 there are no partitions.
 func answered(version, lines string) string {
 	if version == yarn.Hadoop27 {
 		lines = strings.ReplaceAll(lines, " @ ", " @* ")
@@ -170,7 +168,7 @@ func inAbsoluteResources(version string) scenario {
 		p := open(t, c, nil)
 		id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
 		c.AwaitAllocated(t, id)
-		// One core more than is left.
+		// One core more than is free.
 		waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2})
 		expect(t, p, `
 root limit 65536/64 used 10240/9 guaranteed 65536/64 apps 2=1+1
@@ -185,7 +183,7 @@ root.b limit 65536/64 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
 	}}
 }
 
-// inWeights has queues with weights, which are made by using them.
+// inWeights has queues with weights, which are created on first use.
 func inWeights(version string) scenario {
 	return scenario{name: "weights", capacity: map[string]string{
 		"root.queues":     "a,b",
@@ -233,8 +231,8 @@ func TestPartitions(t *testing.T) {
 			p := open(t, c, nil)
 			plain := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 1024, VCores: 1})
 			labelled := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 2048, VCores: 2, Partition: "gpu"})
-			// If it is not told a partition, the REST API uses none: the queue's default is for
-			// others.
+			// Without a partition in the request, the REST API uses none: the queue's default
+			// applies only to other clients.
 			other := c.Submit(t, yarn.Application{Queue: "b", MemoryMiB: 4096, VCores: 4})
 			c.AwaitAllocated(t, plain, labelled, other)
 			expect(t, p, `
@@ -275,8 +273,8 @@ root.b limit 16384/16/yarn.io/gpu=4 used 1024/3/yarn.io/gpu=2 guaranteed 8192/8/
 		"info": "info", "scheduler": "scheduler", "application": "apps/" + id,
 	})
 	c.Kill(t, id)
-	// Two that fill half of each node and more; the third would fit into the two halves that are
-	// left, and is reserved on one.
+	// Two applications fill more than half of each node. The third would fit into the rest of both
+	// together, and is reserved on one.
 	one := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
 	two := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
 	c.AwaitAllocated(t, one, two)

@@ -30,7 +30,7 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *proc.Guardian
-	shells   int // that were started
+	shells   int // the number of started ones
 }
 
 // Manager is one ResourceManager.
@@ -41,20 +41,20 @@ type Manager struct {
 	URL string
 
 	ports map[string]int // by property
-	tls   *tls.Config    // nil: it answers without
+	tls   *tls.Config    // nil: without TLS
 	*server
 }
 
 // NodeManager is one NodeManager.
 type NodeManager struct {
-	// ID is what the ResourceManager calls it: localhost:PORT.
+	// ID is its name at the ResourceManager: localhost:PORT.
 	ID string
 	Node
 
 	*server
 }
 
-// Start starts a cluster for the length of a test, and waits until it can be used.
+// Start starts a cluster for the length of a test, and waits until it is ready.
 func Start(tb testing.TB, options Options) *Cluster {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bursar-yarn-") //nolint:usetesting // it goes with its processes; a path of containers is long enough
@@ -79,7 +79,7 @@ func Start(tb testing.TB, options Options) *Cluster {
 	return c
 }
 
-// Launch is Start for a program. The folder becomes the cluster's own; Close ends the cluster and
+// Launch is Start for a program. The cluster takes over the folder; Close stops the cluster and
 // removes it.
 func Launch(ctx context.Context, dir string, options Options) (*Cluster, error) {
 	c := &Cluster{options: options, dir: dir}
@@ -105,7 +105,7 @@ func Launch(ctx context.Context, dir string, options Options) (*Cluster, error) 
 	return c, nil
 }
 
-// Close ends everything and removes the folder.
+// Close stops all processes and removes the folder.
 func (c *Cluster) Close() error {
 	for _, s := range c.servers() {
 		s.kill()
@@ -124,10 +124,11 @@ func (c *Cluster) servers() []*server {
 	return list
 }
 
-// URL is the web address of the first ResourceManager.
+// URL returns the web address of the first ResourceManager.
 func (c *Cluster) URL() string { return c.Managers[0].URL }
 
-// Addresses are the web addresses of all ResourceManagers, as the setting of a provider has them.
+// Addresses returns the web addresses of all ResourceManagers, in the format of the provider's
+// setting.
 func (c *Cluster) Addresses() string {
 	urls := make([]string, 0, len(c.Managers))
 	for _, rm := range c.Managers {
@@ -136,10 +137,10 @@ func (c *Cluster) Addresses() string {
 	return strings.Join(urls, ",")
 }
 
-// Site is the yarn-site.xml that the first ResourceManager runs with.
+// Site returns the path of the first ResourceManager's yarn-site.xml.
 func (c *Cluster) Site() string { return filepath.Join(c.Managers[0].conf(), "yarn-site.xml") }
 
-// configure chooses ports and writes what every server reads.
+// configure chooses ports and writes the configuration of every server.
 func (c *Cluster) configure(ctx context.Context) (err error) {
 	scheme, trusted := "http", (*tls.Config)(nil)
 	if c.options.TLS {
@@ -187,7 +188,7 @@ func (c *Cluster) configureManagers() error {
 }
 
 func (c *Cluster) configureNode(name string, node Node) error {
-	// A port that it keeps: after a restart it is the same node.
+	// A fixed port: after a restart it is the same node.
 	port, err := nextPort()
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (c *Cluster) configureNode(name string, node Node) error {
 		"yarn.nodemanager.resource.cpu-vcores": fmt.Sprint(node.VCores),
 	})
 	if c.options.Pair {
-		// 2.7 asks everybody which of the two it is, if both are on its machine
+		// if both are on one machine, 2.7 requires this from every process
 		site["yarn.resourcemanager.ha.id"] = "rm1"
 	}
 	custom := properties{}
@@ -264,8 +265,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// label makes the labels known, gives them to their nodes, and has the queues read again, which
-// may not name labels before that.
+// label registers the labels, assigns them to their nodes, and reloads the queues, which may not
+// name labels before that.
 func (c *Cluster) label(ctx context.Context) error {
 	for _, name := range c.options.partitions() {
 		label := fmt.Sprintf("<nodeLabelsInfo><nodeLabelInfo><name>%s</name><exclusivity>true</exclusivity></nodeLabelInfo></nodeLabelsInfo>", name)
@@ -284,8 +285,8 @@ func (c *Cluster) label(ctx context.Context) error {
 	return c.admin(ctx, "-refreshQueues")
 }
 
-// SetQueues replaces Options.Capacity or, if there is one, Options.Fair, and makes the
-// ResourceManager read its queues again.
+// SetQueues replaces Options.Capacity or, if it is set, Options.Fair, and makes the ResourceManager
+// reload its queues.
 func (c *Cluster) SetQueues(tb testing.TB, capacity map[string]string, fair string) {
 	tb.Helper()
 	c.options.Capacity, c.options.Fair = capacity, fair
@@ -309,7 +310,7 @@ func (c *Cluster) SetQueue(tb testing.TB, path string, changes map[string]string
 	c.SetQueues(tb, capacity, c.options.Fair)
 }
 
-// admin runs the administrator's command of the cluster.
+// admin runs Hadoop's admin command.
 func (c *Cluster) admin(ctx context.Context, arguments ...string) error {
 	command := c.Managers[0].command("org.apache.hadoop.yarn.client.cli.RMAdminCLI", arguments...)
 	said, err := run(ctx, command)
@@ -319,7 +320,7 @@ func (c *Cluster) admin(ctx context.Context, arguments ...string) error {
 	return nil
 }
 
-// manager is the ResourceManager of a name.
+// manager returns the ResourceManager with a name.
 func (c *Cluster) manager(tb testing.TB, name string) *Manager {
 	tb.Helper()
 	i := slices.IndexFunc(c.Managers, func(rm *Manager) bool { return rm.Name == name })

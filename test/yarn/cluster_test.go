@@ -9,16 +9,16 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// scenario is a configuration of queues and what is to be seen in it.
+// scenario is a configuration of queues and its checks.
 type scenario struct {
 	name     string
 	capacity map[string]string // of the CapacityScheduler
-	fair     string            // of the FairScheduler, if it is that
+	fair     string            // of the FairScheduler, if set
 	run      func(t *testing.T, c *yarn.Cluster)
 }
 
-// TestSchedulers has a cluster of each version run one scheduler after another. What runs in the
-// end ends with the cluster.
+// TestSchedulers runs one scheduler after another on a cluster of each version. The remaining
+// applications end with the cluster.
 func TestSchedulers(t *testing.T) {
 	t.Parallel()
 	for version, scenarios := range map[string][]func(version string) scenario{
@@ -53,8 +53,8 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// nothingIsLeft checks that what ran in a cluster has ended with it, containers too, and that its
-// folder is gone.
+// nothingIsLeft checks that all processes of a cluster have ended with it, including containers,
+// and that its folder is gone.
 func nothingIsLeft(t *testing.T, c *yarn.Cluster) {
 	t.Helper()
 	if c == nil { // it did not start

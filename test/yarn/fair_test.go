@@ -34,8 +34,8 @@ root.c limit 8192/8 used 0/0 guaranteed 0/0 apps 0=0+0
 root.default limit 16384/16 used 0/0 guaranteed 0/0 apps 0=0+0
 `
 
-// fairScheduler has queues of the FairScheduler. In one of them half is for masters: the answer
-// tells that once one was to start; until then it is estimated.
+// fairScheduler has queues of the FairScheduler. In one of them half is for masters. The answer
+// shows that after the first attempt to start one; until then it is estimated.
 func fairScheduler(version string) scenario {
 	return scenario{name: "fair", fair: fair, run: func(t *testing.T, c *yarn.Cluster) {
 		p := open(t, c, map[string]string{"undeclaredQueues": "none"})
@@ -46,7 +46,7 @@ func fairScheduler(version string) scenario {
 		waits := c.Submit(t, yarn.Application{Queue: "root.b", MemoryMiB: 1024, VCores: 1})
 		expectTheSameFromAList(t, p, first, deep, only, waits)
 		want := fairUsed
-		if version == yarn.Hadoop27 { // it gives a master one core, whatever was asked for
+		if version == yarn.Hadoop27 { // it gives a master one core, whatever was requested
 			want = strings.NewReplacer("6144/6", "6144/3", "5120/5", "5120/2", "2048/2", "2048/1", "3072/3", "3072/1").Replace(want)
 		}
 		expect(t, p, want)
@@ -69,7 +69,7 @@ known=false ended=false queue=
 `, first, "application_1_0001")
 
 		idle, full := "limit 8192/8 masters 0/0 of 4096/4, a user -/- masters -/-", "limit 8192/8 masters 4096/4 of 4096/4, a user -/- masters -/-"
-		if version == yarn.Hadoop27 { // it does not tell
+		if version == yarn.Hadoop27 { // not in its answer
 			idle = "limit 8192/8 masters -/- of -/-, a user -/- masters -/-"
 			full = idle
 		}
@@ -86,7 +86,7 @@ known=false ended=false queue=
 }
 
 // expectTheSameFromAList asks for applications one by one and then for many, which takes one
-// request for all that live. What comes must be the same.
+// request for all live ones. The answers must be the same.
 func expectTheSameFromAList(t *testing.T, p providers.Provider, live ...string) {
 	t.Helper()
 	counted, is := p.(providers.Counted)
@@ -102,7 +102,7 @@ func expectTheSameFromAList(t *testing.T, p providers.Provider, live ...string) 
 		}
 		return list
 	}
-	if _, err := p.Snapshot(t.Context()); err != nil { // how many applications live
+	if _, err := p.Snapshot(t.Context()); err != nil { // to count the live applications
 		t.Fatal(err)
 	}
 	one := ask(live, int64(len(live)))

@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// guardScript clears away what is left of a cluster: all processes that stand in its folder, its
-// containers among them, and the folder. Without the one who started it nobody else would: a
-// container is its own session.
+// guardScript removes the remains of a cluster: all processes whose working directory is in its
+// folder, including its containers, and the folder. After the death of the starter nothing else
+// would: a container is its own session.
 const guardScript = `round=0
 while [ $round -lt 100 ]; do
 	round=$((round + 1)); found=
@@ -21,7 +21,7 @@ while [ $round -lt 100 ]; do
 done
 [ -z "$2" ] || rm -rf "$2"`
 
-// guard clears away after the processes of a cluster, even if this process was killed.
+// guard cleans up after the processes of a cluster, even if this process is killed.
 func guard(dir string) (*proc.Guardian, error) {
 	place, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// errNoHadoop says that there is nothing to run.
+// errNoHadoop means that Hadoop is not installed.
 var errNoHadoop = errors.New("not below .cache/tools of the module: run make yarn")
 
 // installed returns a file or folder of the module's tools. It searches from this folder upwards.

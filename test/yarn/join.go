@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Join starts one more NodeManager, and waits until the ResourceManager counts it. It cannot have a
-// partition or custom resources that no other node has.
+// Join starts one more NodeManager, and waits until the ResourceManager counts it. Its partition
+// and custom resources must be among those of the other nodes.
 func (c *Cluster) Join(tb testing.TB, node Node) {
 	tb.Helper()
 	if err := c.configureNode(fmt.Sprintf("nm%d", len(c.Nodes)+1), node); err != nil {

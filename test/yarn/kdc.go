@@ -12,11 +12,11 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// KDC gives out Kerberos tickets: Hadoop's MiniKdc.
+// KDC issues Kerberos tickets: Hadoop's MiniKdc.
 type KDC struct {
-	// Realm of all principals.
+	// Realm is the realm of all principals.
 	Realm string
-	// Krb5Conf is the file that says where it is.
+	// Krb5Conf is the krb5.conf with its address.
 	Krb5Conf string
 	// Keytab has the keys of all principals.
 	Keytab string
@@ -25,8 +25,8 @@ type KDC struct {
 	guardian *proc.Guardian
 }
 
-// StartKDC starts a KDC for the length of a test. It knows HTTP/localhost and the principals,
-// named without the realm.
+// StartKDC starts a KDC for the length of a test. It knows HTTP/localhost and the principals, given
+// without the realm.
 func StartKDC(tb testing.TB, principals ...string) *KDC {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bursar-kdc-") //nolint:usetesting // it goes with its process
@@ -82,7 +82,7 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 	return k
 }
 
-// options are those of a Java that uses it.
+// options returns the Java options to use the KDC.
 func (k *KDC) options() []string {
 	return []string{"-Djava.security.krb5.conf=" + k.Krb5Conf, "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED"}
 }

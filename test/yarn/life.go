@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// run runs a command to its end and returns what it said.
+// run runs a command to its end and returns its output.
 func run(ctx context.Context, command *exec.Cmd) (string, error) {
 	var said strings.Builder
 	command.Stdout, command.Stderr = &said, &said
@@ -23,7 +23,7 @@ func run(ctx context.Context, command *exec.Cmd) (string, error) {
 	return said.String(), errors.Join(err, ctx.Err())
 }
 
-// ready waits until a ResourceManager answers over HTTP, whatever it says.
+// ready waits until a ResourceManager answers over HTTP, with any answer.
 func (m *Manager) ready(ctx context.Context) error {
 	ctx, cancel := m.whileRunning(ctx)
 	defer cancel()
@@ -40,8 +40,8 @@ func (m *Manager) ready(ctx context.Context) error {
 	})
 }
 
-// active waits until a ResourceManager that is alone takes part: it answers before that, and even
-// has nodes. Its log says it to everybody.
+// active waits until a single ResourceManager is active: it answers earlier, and even has nodes.
+// Its log shows it in every configuration.
 func (m *Manager) active(ctx context.Context) error {
 	return until(ctx, func(context.Context) error {
 		if !m.said("Transitioned to active state") {
@@ -51,8 +51,8 @@ func (m *Manager) active(ctx context.Context) error {
 	})
 }
 
-// joined waits until a node has come to the ResourceManager. With a KDC the node's own log has to
-// say it.
+// joined waits until a node has registered with the ResourceManager. With a KDC it looks at the
+// node's own log.
 func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 	ctx, cancel := nm.whileRunning(ctx)
 	defer cancel()
@@ -76,15 +76,14 @@ func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 	})
 }
 
-// MakeActive makes a ResourceManager of a pair the active one. The other must stand by, or be
-// down.
+// MakeActive makes a ResourceManager of a pair active. The other one must be standby, or down.
 func (c *Cluster) MakeActive(tb testing.TB, name string) {
 	tb.Helper()
 	// Otherwise it asks the other one first, and does nothing if that one is down.
 	c.transition(tb, "-transitionToActive", "--forceactive", name)
 }
 
-// MakeStandby has the active ResourceManager of a pair stand by.
+// MakeStandby makes the active ResourceManager of a pair standby.
 func (c *Cluster) MakeStandby(tb testing.TB, name string) {
 	tb.Helper()
 	c.transition(tb, "-transitionToStandby", name)
@@ -97,7 +96,7 @@ func (c *Cluster) transition(tb testing.TB, arguments ...string) {
 	}
 }
 
-// AwaitNodes waits until all nodes that run have come to the active ResourceManager.
+// AwaitNodes waits until all running nodes have registered with the active ResourceManager.
 func (c *Cluster) AwaitNodes(tb testing.TB) {
 	tb.Helper()
 	for _, nm := range c.Nodes {
@@ -107,14 +106,14 @@ func (c *Cluster) AwaitNodes(tb testing.TB) {
 	}
 }
 
-// KillManager ends a ResourceManager as a crash does.
+// KillManager ends a ResourceManager like a crash.
 func (c *Cluster) KillManager(tb testing.TB, name string) {
 	tb.Helper()
 	c.manager(tb, name).kill()
 }
 
-// StartManager starts a ResourceManager again, at the address that it had. Of a pair it stands by
-// then; alone it has forgotten all applications.
+// StartManager starts a ResourceManager again, at the same address. In a pair it is then standby; a
+// single one has forgotten all applications.
 func (c *Cluster) StartManager(tb testing.TB, name string) {
 	tb.Helper()
 	rm := c.manager(tb, name)
@@ -135,10 +134,10 @@ func (c *Cluster) StartManager(tb testing.TB, name string) {
 	}
 }
 
-// Restart ends a ResourceManager that is alone and starts it with other queues: those of the
-// CapacityScheduler or, if fair is not empty, of the FairScheduler, as in Options. It has forgotten
-// all applications, and their containers end. Its nodes start again, too, and it waits until they
-// have come: a NodeManager that goes on registers again, and may be silent after that.
+// Restart ends a single ResourceManager and starts it with other queues: those of the
+// CapacityScheduler or, if fair is not empty, of the FairScheduler, as in Options. It forgets all
+// applications, and their containers end. Restart also restarts its nodes and waits for them: a
+// NodeManager that keeps running registers again, but may stay silent after that.
 func (c *Cluster) Restart(tb testing.TB, capacity map[string]string, fair string) {
 	tb.Helper()
 	c.options.Capacity, c.options.Fair = capacity, fair
@@ -156,8 +155,8 @@ func (c *Cluster) Restart(tb testing.TB, capacity map[string]string, fair string
 	c.AwaitNodes(tb)
 }
 
-// StopNode ends a NodeManager as an operator does: it takes its leave of the active
-// ResourceManager, which must be there, and its containers end.
+// StopNode ends a NodeManager like an operator: it deregisters from the active ResourceManager,
+// which must be up, and its containers end.
 func (c *Cluster) StopNode(tb testing.TB, i int) {
 	tb.Helper()
 	if err := c.Nodes[i].stop(); err != nil {
@@ -165,14 +164,13 @@ func (c *Cluster) StopNode(tb testing.TB, i int) {
 	}
 }
 
-// KillNode ends a NodeManager as a crash does. The ResourceManager goes on believing in it for
-// twenty seconds.
+// KillNode ends a NodeManager like a crash. The ResourceManager counts it for twenty more seconds.
 func (c *Cluster) KillNode(tb testing.TB, i int) {
 	tb.Helper()
 	c.Nodes[i].kill()
 }
 
-// StartNode starts a NodeManager again, under the id that it had. It does not wait for it to join:
+// StartNode starts a NodeManager again, with the same id. It does not wait for the node to join:
 // see AwaitNodes.
 func (c *Cluster) StartNode(tb testing.TB, i int) {
 	tb.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// applicationsOf writes what limits applications in a queue: of memory and cores of the queue, and
-// of those of masters, in MiB/cores.
+// applicationsOf formats the limits on applications in a queue: memory and cores of the queue, and
+// of masters, in MiB/cores.
 func applicationsOf(q *providers.Queue) string {
 	of := func(v resource.Vector, memory, cpu string) string {
 		text := ""
@@ -33,7 +33,7 @@ func applicationsOf(q *providers.Queue) string {
 		of(q.UserLimit, resource.Memory, resource.CPU), of(q.UserLimit, resource.AMMemory, resource.AMCPU))
 }
 
-// expectMasters waits until a queue is as wanted.
+// expectMasters waits until a queue is as expected.
 func expectMasters(t *testing.T, p providers.Provider, path, want string) {
 	t.Helper()
 	got := ""
@@ -56,11 +56,11 @@ func expectMasters(t *testing.T, p providers.Provider, path, want string) {
 	})
 }
 
-// byTheDefaultCalculator has a CapacityScheduler as Hadoop configures it: it looks at memory alone,
-// which its limit for masters shows. What that limit allows starts, and no more.
+// byTheDefaultCalculator has a CapacityScheduler with Hadoop's default: it compares only memory, as
+// its limit for masters shows. Exactly the applications within that limit start.
 func byTheDefaultCalculator(version string) scenario {
 	cores := "-"
-	if version == yarn.Hadoop27 { // nothing in its answer tells
+	if version == yarn.Hadoop27 { // its answer does not show it
 		cores = "64"
 	}
 	return scenario{name: "the default calculator", capacity: map[string]string{

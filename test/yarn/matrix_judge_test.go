@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// judge prints the matrix, and checks it: a grant that did not start has a submission of somebody
-// else between the readings, and a refusal that started has an excuse.
+// judge prints the matrix and checks it: a grant may fail to start only after a foreign submission
+// between the readings, and a refusal may start only with an excuse.
 func (m *matrix) judge() {
 	m.t.Helper()
 	counts := make(map[[2]bool]int) // by granted, started

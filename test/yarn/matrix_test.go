@@ -19,8 +19,8 @@ import (
 
 var submissions = flag.Int("yarn.submissions", 20, "how many submissions TestMatrix makes to each scheduler")
 
-// matrixCapacity has Hadoop's defaults for what limits applications: the default calculator, a
-// tenth of a queue for masters, and for a user what the queue is guaranteed.
+// matrixCapacity has Hadoop's default limits on applications: the default calculator, a tenth of a
+// queue for masters, and the queue's guarantee for a user.
 var matrixCapacity = map[string]string{
 	"resource-calculator":         "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator",
 	"maximum-am-resource-percent": "0.1",
@@ -31,7 +31,7 @@ var matrixCapacity = map[string]string{
 	"root.small.capacity": "10", "root.small.user-limit-factor": "1", "root.small.maximum-capacity": "10",
 }
 
-// matrixFair has the FairScheduler's defaults: half of a queue's share for masters.
+// matrixFair has the FairScheduler's default: half of a queue's share for masters.
 const matrixFair = `<allocations>
 <queue name="etl"/>
 <queue name="adhoc"><maxResources>16384 mb,64 vcores</maxResources></queue>
@@ -42,13 +42,13 @@ const matrixFair = `<allocations>
 const (
 	matrixWhole    = 100                                     // submissions, at least
 	matrixSmallest = 1024                                    // MiB, the smallest container
-	matrixBound    = 2*2400*time.Millisecond + 5*time.Second // two readings, each with its variation, and 5 s
+	matrixBound    = 2*2400*time.Millisecond + 5*time.Second // two readings, each with its jitter, and 5 s
 )
 
 // TestMatrix has five users submit a mix of applications through Bursar, to queues with Hadoop's
-// own settings. What was granted starts. What was refused is submitted nevertheless, and does not
+// own settings. Granted applications start. Refused ones are submitted nevertheless, and do not
 // start. Now and then somebody submits without Bursar, between two of its readings: only then may a
-// grant be a wrong one.
+// grant be wrong.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)
@@ -67,7 +67,7 @@ func TestMatrix(t *testing.T) {
 		}
 		t.Run(scheduler, func(t *testing.T) {
 			m := &matrix{t: t, c: c, s: s, random: rand.New(rand.NewPCG(1, uint64(i))), anyQueue: scheduler == "FairScheduler"}
-			// One with containers costs two Java processes: there are fewer of them in small.
+			// A shell takes two Java processes: the small test has fewer.
 			m.patience, m.shells = 3*time.Second, 10
 			if *submissions >= matrixWhole {
 				m.patience, m.shells = matrixBound, 5
@@ -81,21 +81,21 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// submission is one application of a user, with what became of it.
+// submission is one application of a user and its result.
 type submission struct {
 	number      int
 	user, queue string
-	master      int // MiB, as YARN rounds it
+	master      int // MiB, as rounded by YARN
 	containers  int // besides the master's
 	each        int // MiB of each of these
 	id          string
 	refused     *bursarv1.InsufficientResources
 	excuse      string // why a refused one may start
-	between     string // the submission of somebody else that Bursar could not know of
+	between     string // a foreign submission that Bursar could not know of
 	app         string
 	started     bool
 	took        time.Duration
-	said        string // by YARN, at last
+	said        string // YARN's last diagnostics
 }
 
 func (s *submission) memory() int { return s.master + s.containers*s.each }
@@ -110,19 +110,19 @@ type matrix struct {
 	c        *yarn.Cluster
 	s        *system
 	random   *rand.Rand
-	patience time.Duration // with what was refused
-	shells   int           // each so many'th has containers besides its master's
-	anyQueue bool          // what starts in one queue limits masters in the others
+	patience time.Duration // for refused applications
+	shells   int           // every shells-th has containers besides its master's
+	anyQueue bool          // starts in one queue limit masters in the others
 	all      []*submission
-	running  []*submission // granted, and started
-	others   []*submission // that somebody submitted without Bursar
+	running  []*submission // granted and started
+	others   []*submission // submitted without Bursar
 }
 
 var matrixQueues = []string{"root.etl", "root.adhoc", "root.science", "root.small"}
 
 var matrixUsers = []string{"alice", "bob", "carol", "dave", "erin"}
 
-// round has users ask in each queue until one is refused, and submits all of it.
+// round has users ask in each queue until one is refused, and submits all of these applications.
 func (m *matrix) round() {
 	m.settle()
 	between := make(map[string]string)
@@ -200,8 +200,9 @@ func (m *matrix) ask(queue string) *submission {
 	return one
 }
 
-// excused says why YARN may start what Bursar refused: what is short is within what YARN rounds, or
-// the one container that it gives a user above the limit, or it was estimated.
+// excused returns the reason why YARN may start an application that Bursar refused: the shortage is
+// within YARN's rounding, it is the one container that YARN gives to a user above the limit, or the
+// limit was estimated.
 func (s *submission) excused(short *bursarv1.InsufficientResources, estimated []string) string {
 	var excuses []string
 	for _, f := range short.GetShortfalls() {
@@ -231,7 +232,7 @@ func (m *matrix) submit(one *submission) {
 	one.app = m.c.StartShell(m.t, yarn.Shell{Queue: one.queue, User: one.user, Containers: one.containers, MemoryMiB: one.each, VCores: 1})
 }
 
-// start submits what was granted, and waits until it has started or is late.
+// start submits the granted applications, and waits until they have started or are late.
 func (m *matrix) start(granted []*submission) {
 	m.t.Helper()
 	for _, alone := range []bool{true, false} { // a shell takes seconds to submit
@@ -259,15 +260,15 @@ func (m *matrix) start(granted []*submission) {
 	}
 }
 
-// follow waits until applications have all their containers, for so long. The time that a master
-// with containers takes to start as a process, and to ask for them, does not count.
+// follow waits until applications have all their containers, at most patience. It excludes the time
+// that a master with containers takes to start and to request them.
 func (m *matrix) follow(list []*submission, patience time.Duration) {
 	m.t.Helper()
 	began := make(map[*submission]time.Time)
 	for _, one := range list {
 		began[one] = time.Now()
 	}
-	asks := make(map[*submission]bool) // its master does
+	asks := make(map[*submission]bool) // its master requests containers
 	yarn.Await(m.t, fmt.Sprint("these start or not: ", list), func() bool {
 		for _, one := range slices.Collect(maps.Keys(began)) {
 			now := m.c.Status(m.t, one.app)
@@ -284,7 +285,7 @@ func (m *matrix) follow(list []*submission, patience time.Duration) {
 	})
 }
 
-// endSome ends a third of what runs, or all that runs in a queue.
+// endSome ends a third of the running applications, or all in a queue.
 func (m *matrix) endSome() {
 	m.t.Helper()
 	emptied := ""
@@ -304,7 +305,7 @@ func (m *matrix) end() {
 	m.s.audit(m.t)
 }
 
-// kill ends some, and returns the others.
+// kill kills some applications, and returns the others.
 func (m *matrix) kill(list []*submission, which func(*submission) bool) (left []*submission) {
 	m.t.Helper()
 	var ended []*submission
@@ -328,7 +329,7 @@ func (m *matrix) kill(list []*submission, which func(*submission) bool) (left []
 	return left
 }
 
-// settle waits until Bursar knows what runs: how many applications, and whose they are.
+// settle waits until Bursar knows the running applications: their number and their owners.
 func (m *matrix) settle() {
 	m.t.Helper()
 	began, last := time.Now(), ""
@@ -347,7 +348,7 @@ func (m *matrix) settle() {
 				applications++
 				if one.id != "" {
 					ours += one.memory()
-				} else if m.c.Status(m.t, one.app).RunningContainers > 0 { // it may wait too
+				} else if m.c.Status(m.t, one.app).RunningContainers > 0 { // it may wait, too
 					others += one.memory()
 				}
 			}

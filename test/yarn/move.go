@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Move moves an application that runs to another queue. Hadoop27 cannot.
+// Move moves a running application to another queue. Hadoop27 cannot.
 func (c *Cluster) Move(tb testing.TB, id, queue string) {
 	tb.Helper()
 	if err := c.ask(tb.Context(), http.MethodPut, "apps/"+id+"/queue", User, map[string]any{"queue": queue}, nil); err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// oddNames are what users of a cluster may call a queue that is made by using it. There are no two
-// that are the same without the blanks at their ends, and none begins with a blank: of these
-// ResourceManagers end.
+// oddNames are names that users of a cluster may choose for a queue that is created on first use.
+// No two differ only in blanks at their ends, and none begins with a blank: such names make these
+// ResourceManagers crash.
 var oddNames = []string{
 	"a", "b1 ", "b2\u3000", "b3\u00a0", "\u200bb4", "c\u202ed", "e@x", "f,b", "g:b", "yarn:prod:root", "h=b", "*", "i*", `"q"`, `j\b`, "A", "e\u0301", "\u00e9",
 	"名前", "%2F", "k.b", "-", strings.Repeat("x", 300), strings.Repeat("y", 3000), strings.Repeat("z", 40_000), //nolint:gosmopolitan // one is in Han script
 }
 
-// TestOddNamesOfQueues: users make queues by use, with the names that they like. Whatever a
-// ResourceManager takes of that, the other queues stay known, and each queue is listed.
+// TestOddNamesOfQueues: users create queues on first use, with any names. For all names that a
+// ResourceManager accepts, the other queues stay known, and each queue is listed.
 func TestOddNamesOfQueues(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]yarn.Options{

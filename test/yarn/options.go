@@ -2,53 +2,53 @@ package yarn
 
 // Versions of Hadoop that tools/yarn provides.
 const (
-	// Hadoop27 and Hadoop210 are the last of their lines that clusters still run.
+	// Hadoop27 and Hadoop210 are the last releases of their lines that clusters still run.
 	Hadoop27  = "2.7.7"
 	Hadoop210 = "2.10.2"
 	Hadoop33  = "3.3.6"
-	// Hadoop34 is the default, and the one that comes with a KDC and with an application that asks
-	// for custom resources.
+	// Hadoop34 is the default. Only this version comes with a KDC, and with an application that can
+	// request custom resources.
 	Hadoop34 = "3.4.3"
 	Hadoop35 = "3.5.0"
 )
 
-// Options say what is started. The zero value is one ResourceManager of Hadoop34 with the
-// CapacityScheduler, whose queue root.default has everything, and one NodeManager.
+// Options configure a cluster. The zero value is one ResourceManager of Hadoop34 with the
+// CapacityScheduler, whose only queue root.default has all resources, and one NodeManager.
 type Options struct {
-	// Version is one of those above.
+	// Version is one of the constants above.
 	Version string
-	// Capacity are the properties of capacity-scheduler.xml, without "yarn.scheduler.capacity." in
-	// front of them. Over those of this package: one user and the masters of applications alone
-	// may fill a queue, and cores count too.
+	// Capacity are the properties of capacity-scheduler.xml, without the prefix
+	// "yarn.scheduler.capacity.". They override this package's defaults: one user, and masters
+	// alone, may fill a queue, and cores count, too.
 	Capacity map[string]string
-	// Fair is the content of fair-scheduler.xml, and makes it the FairScheduler:
+	// Fair is the content of fair-scheduler.xml, and selects the FairScheduler:
 	// <allocations>…</allocations>.
 	Fair string
-	// Settings are properties of yarn-site.xml over those of this package, Core of core-site.xml.
+	// Settings are properties of yarn-site.xml, and Core of core-site.xml, that override this
+	// package's.
 	Settings, Core map[string]string
 	// Nodes are the NodeManagers. Default: one Node{}.
 	Nodes []Node
-	// Pair starts two ResourceManagers, rm1 and rm2, that share what they know of applications.
-	// Both stand by until MakeActive. Start does not wait for the nodes then: they come to the
-	// active one.
+	// Pair starts two ResourceManagers, rm1 and rm2, with a common state store. Both are standby
+	// until MakeActive. Start then does not wait for the nodes, because they join the active one.
 	Pair bool
-	// Named lets in nobody over HTTP who does not say a name.
+	// Named rejects HTTP requests without a user name.
 	Named bool
-	// TLS has HTTP go over TLS alone. Cluster.CA is what trusts it.
+	// TLS makes HTTP use TLS only. Cluster.CA is the certificate to trust.
 	TLS bool
-	// KDC has HTTP ask for tickets for HTTP/localhost. The cluster's own methods that ask over
-	// HTTP do not work then: Submit, Kill, Await….
+	// KDC makes HTTP require tickets for HTTP/localhost. The cluster's own methods that use HTTP
+	// then fail: Submit, Kill, Await….
 	KDC *KDC
 }
 
 // Node is one NodeManager.
 type Node struct {
-	// MemoryMiB and VCores are what it says it has. Default: 65536 and 64.
+	// MemoryMiB and VCores are its reported size. Default: 65536 and 64.
 	MemoryMiB, VCores int
 	// Custom are countable resources, such as "yarn.io/gpu".
 	Custom map[string]int
-	// Partition is its label. The cluster gets to know the labels of all nodes, each exclusive;
-	// not with Hadoop27.
+	// Partition is its label. The cluster registers the labels of all nodes, each exclusive; not
+	// with Hadoop27.
 	Partition string
 }
 
@@ -75,7 +75,7 @@ func (o Options) nodes() []Node {
 	return nodes
 }
 
-// custom are the names of all custom resources of the nodes, in order.
+// custom returns the names of all custom resources of the nodes, sorted.
 func (o Options) custom() []string {
 	names := map[string]bool{}
 	for _, node := range o.Nodes {
@@ -86,7 +86,7 @@ func (o Options) custom() []string {
 	return sorted(names)
 }
 
-// partitions are the labels of all nodes, in order.
+// partitions returns the labels of all nodes, sorted.
 func (o Options) partitions() []string {
 	names := map[string]bool{}
 	for _, node := range o.Nodes {

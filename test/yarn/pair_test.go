@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// read reads the queues until the answer is of a kind, and returns the snapshot.
+// read reads the queues until the result satisfies is, and returns the snapshot.
 func read(t *testing.T, p providers.Provider, what string, is func(providers.Snapshot, error) bool) (s providers.Snapshot) {
 	t.Helper()
 	var before string
@@ -45,7 +45,7 @@ func used(t *testing.T, s providers.Snapshot, path string) string {
 	return ""
 }
 
-// TestFailover follows a pair of ResourceManagers through all that can become of them.
+// TestFailover takes a pair of ResourceManagers through all of its states.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{yarn.Hadoop27, yarn.Hadoop34} {
@@ -54,7 +54,7 @@ func TestFailover(t *testing.T) {
 			c := yarn.Start(t, yarn.Options{Version: version, Pair: true})
 			p := open(t, c, nil)
 
-			// Both stand by.
+			// Both are standby.
 			read(t, p, "none is active", noneActive)
 			if roles := servers(t, p); roles != "standby, standby" {
 				t.Errorf("roles %q", roles)
@@ -75,7 +75,7 @@ func TestFailover(t *testing.T) {
 				return err == nil && used(t, s, "root.default") == "4096/4"
 			})
 
-			// A planned hand-over, with nobody in charge in between.
+			// A planned failover, with no active one in between.
 			c.KillNode(t, 0)
 			c.MakeStandby(t, "rm1")
 			read(t, p, "none is active", noneActive)
@@ -88,7 +88,8 @@ func TestFailover(t *testing.T) {
 			read(t, p, "the node is back", trusted)
 			c.Kill(t, id)
 
-			// A crash of the active one. What runs goes on, and is there again when the node is.
+			// The active one crashes. Running applications continue, and are reported again once
+			// the node is back.
 			id = c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
 			c.AwaitLaunched(t, id)
 			c.KillManager(t, "rm2")
@@ -102,7 +103,7 @@ func TestFailover(t *testing.T) {
 				return err == nil && used(t, s, "root.default") == "2048/2"
 			})
 
-			// The one that crashed comes back and stands by; nothing changes.
+			// The crashed one comes back as standby; nothing changes.
 			c.StartManager(t, "rm2")
 			if roles := servers(t, p); roles != "active, standby" {
 				t.Errorf("roles %q", roles)
@@ -111,7 +112,7 @@ func TestFailover(t *testing.T) {
 				t.Errorf("incarnation %q after %q, %v", again.Incarnation, third.Incarnation, err)
 			}
 
-			// Nobody is left: that is another error.
+			// No ResourceManager is left: that is another error.
 			c.KillManager(t, "rm1")
 			c.KillManager(t, "rm2")
 			_, err := p.Snapshot(t.Context())
@@ -122,7 +123,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// servers are the roles of all servers, in order.
+// servers returns the roles of all servers, in order.
 func servers(t *testing.T, p providers.Provider) string {
 	t.Helper()
 	var roles []string
@@ -135,8 +136,8 @@ func servers(t *testing.T, p providers.Provider) string {
 	return strings.Join(roles, ", ")
 }
 
-// TestRestart is of a ResourceManager that is alone and forgets its applications, and that lets in
-// nobody without a name.
+// TestRestart: a single ResourceManager forgets its applications, and rejects requests without a
+// user name.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	c := yarn.Start(t, yarn.Options{Named: true})

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// patience is how long anything here may take: the starting of a server, an application's getting
-// what it asks for. On a busy machine a server alone may take most of a minute.
+// patience is the time limit for each step here: the start of a server, or an application's wait
+// for its containers. On a busy machine a server alone may take most of a minute.
 const patience = 3 * time.Minute
 
-// starting are the clusters of this process whose servers are being started. That takes all that
-// two cores have; more of them at the same time would only all take longer.
+// starting limits the clusters of this process whose servers are starting. A start uses two cores
+// fully; more at the same time would only make all of them slower.
 var starting = make(chan struct{}, max(1, runtime.NumCPU()/2)) //nolint:gochecknoglobals // it is of the machine
 
-// begin waits until servers may be started, and returns what says that they are up.
+// begin waits until servers may be started. Call end when they are up.
 func begin(ctx context.Context) (end func(), err error) {
 	select {
 	case starting <- struct{}{}:
@@ -36,7 +36,7 @@ func begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// server is one Java process, with its configuration, its log and all that it makes in a folder.
+// server is one Java process, with its configuration, log and data in a folder.
 type server struct {
 	dir     string
 	jars    string
@@ -46,15 +46,15 @@ type server struct {
 	logName string   // default: log
 	user    string   // default: User
 
-	before  int // bytes of the log that are of the runs before
+	before  int // bytes of the log from earlier runs
 	process *exec.Cmd
 	ended   chan struct{} // closed when process has ended
 }
 
-// conf is the folder of its configuration.
+// conf returns the folder of its configuration.
 func (s *server) conf() string { return filepath.Join(s.dir, "conf") }
 
-// command runs a class with the server's configuration. The kernel ends it when this process ends.
+// command runs a class with the server's configuration. The kernel kills it when this process ends.
 func (s *server) command(class string, arguments ...string) *exec.Cmd {
 	line := []string{
 		// Small and quick to start: nothing here runs for long.
@@ -100,7 +100,7 @@ func (s *server) start() error {
 	return nil
 }
 
-// whileRunning returns a context that ends when the process does.
+// whileRunning returns a context that ends with the process.
 func (s *server) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -115,7 +115,7 @@ func (s *server) whileRunning(ctx context.Context) (context.Context, context.Can
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// kill ends it at once, as a crash does, and waits for that. One that does not run stays so.
+// kill ends the process like a crash, and waits for its end. It may be called for an ended one.
 func (s *server) kill() {
 	if s.process == nil || s.process.Process == nil {
 		return
@@ -124,7 +124,7 @@ func (s *server) kill() {
 	<-s.ended
 }
 
-// stop ends it as an operator does, and waits for that.
+// stop ends the process like an operator, and waits for its end.
 func (s *server) stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", s.dir, err)
@@ -142,13 +142,13 @@ func (s *server) stop() error {
 
 func (s *server) log() string { return filepath.Join(s.dir, cmp.Or(s.logName, "log")) }
 
-// said reports whether the server has said something since it was started last.
+// said reports whether the log since the last start contains a text.
 func (s *server) said(what string) bool {
 	text, err := os.ReadFile(s.log())
 	return err == nil && strings.Contains(string(text[min(s.before, len(text)):]), what)
 }
 
-// tail is the end of what the server said, without the lines of stack traces.
+// tail returns the end of the log, without the lines of stack traces.
 func (s *server) tail() string {
 	text, err := os.ReadFile(s.log())
 	if err != nil {
@@ -164,19 +164,18 @@ func (s *server) tail() string {
 	return strings.Join(lines[max(0, len(lines)-40):], "")
 }
 
-// ports gives out ports that nobody listens on, none twice. They are below those that the system
-// gives to outgoing connections, so that they stay free while a server that has one is down. The
-// zero value is ready.
+// ports hands out free ports, each once. They are below the system's range for outgoing
+// connections, so they stay free while their server is down. The zero value is ready.
 type ports struct {
 	mu   sync.Mutex
 	last int
 }
 
-// given are those of all clusters of this process: two that start at the same time must not get the
-// same ones.
+// given is shared by all clusters of this process, so that two that start at the same time get
+// different ports.
 var given ports //nolint:gochecknoglobals // they are the machine's
 
-// nextPort is a port of this process's own.
+// nextPort returns a new port.
 func nextPort() (int, error) { return given.next() }
 
 func (p *ports) next() (int, error) {

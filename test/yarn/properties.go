@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// properties are what a file of Hadoop's configuration says.
+// properties are the content of a Hadoop configuration file.
 type properties map[string]string
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// write puts them into a file, under names with a prefix.
+// write writes them to a file, with a prefix before the names.
 func (p properties) write(folder, name, prefix string) error {
 	var text strings.Builder
 	text.WriteString("<configuration>\n")
@@ -31,7 +31,7 @@ func (p properties) write(folder, name, prefix string) error {
 	return writeFile(folder, name, text.String())
 }
 
-// writeFile replaces a file as a whole: a server may be reading it.
+// writeFile replaces a file atomically, because a server may be reading it.
 func writeFile(folder, name, text string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // its containers read it too
 		return err
@@ -43,7 +43,7 @@ func writeFile(folder, name, text string) error {
 	return os.Rename(path+".new", path)
 }
 
-// schedulerFile says where the queues are configured, and writes it.
+// writeQueues writes the configuration of the queues.
 func (c *Cluster) writeQueues(folder string) error {
 	if c.options.Fair != "" {
 		return writeFile(folder, "fair-scheduler.xml", c.options.Fair)
@@ -58,7 +58,7 @@ func (c *Cluster) writeQueues(folder string) error {
 	for name := range c.options.Capacity {
 		path, ok := strings.CutSuffix(name, ".capacity")
 		if ok && !strings.Contains(path, ".accessible-node-labels.") && !strings.HasSuffix(path, "-template") {
-			// Otherwise one user alone gets no more than the queue's guarantee.
+			// Otherwise a single user gets no more than the queue's guarantee.
 			queues[path+".user-limit-factor"] = "100"
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Cluster) writeQueues(folder string) error {
 	return queues.write(folder, "capacity-scheduler.xml", "yarn.scheduler.capacity.")
 }
 
-// writeShared writes what is the same for all servers of the cluster into one's folder.
+// writeShared writes the configuration that all servers share into a server's folder.
 func (c *Cluster) writeShared(folder string, site properties) error {
 	core := properties{
 		"fs.defaultFS": "file:///", "hadoop.tmp.dir": filepath.Join(folder, "tmp"),
@@ -108,8 +108,7 @@ func (c *Cluster) writeShared(folder string, site properties) error {
 	return errors.Join(site.write(folder, "yarn-site.xml", ""), c.writeTLS(folder), writeFile(folder, "log4j.properties", logging))
 }
 
-// logging has a server say what it does on its standard error output, for every version in the
-// same way.
+// logging makes a server of any version log to standard error in the same format.
 const logging = `log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
@@ -117,7 +116,7 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
 `
 
-// site is yarn-site.xml as all servers have it.
+// site returns the yarn-site.xml that all servers share.
 func (c *Cluster) site() properties {
 	site := properties{
 		// Seconds instead of Hadoop's minutes.
@@ -129,7 +128,7 @@ func (c *Cluster) site() properties {
 		"yarn.resourcemanager.connect.max-wait.ms":                         "600000",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                      "20000",
 		"yarn.scheduler.fair.update-interval-ms":                           "100",
-		// A master that sleeps says nothing; a third of a day is too much for it.
+		// A sleeping master sends nothing; this is above the length of any test.
 		"yarn.am.liveness-monitor.expiry-interval-ms": "3600000",
 		"yarn.scheduler.minimum-allocation-mb":        "128",
 		"yarn.scheduler.maximum-allocation-mb":        "65536",
@@ -139,8 +138,7 @@ func (c *Cluster) site() properties {
 		"yarn.nodemanager.vmem-check-enabled":         "false",
 		"yarn.nodemanager.pmem-check-enabled":         "false",
 		"yarn.nodemanager.disk-health-checker.enable": "false",
-		// The first check happens anyway: a disk of the machine that is 90 % full does not matter
-		// to these tests.
+		// The first check happens anyway: a disk that is 90 % full does not matter to these tests.
 		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
 		"yarn.nodemanager.container-metrics.enable":                                     "false",
 		"yarn.nodemanager.delete.debug-delay-sec":                                       "0",
@@ -186,6 +184,6 @@ func (c *Cluster) site() properties {
 }
 
 const (
-	host       = "localhost" // what Java makes of 127.0.0.1 too, and what a ticket can be for
+	host       = "localhost" // also Java's name for 127.0.0.1, and valid in a ticket
 	schedulers = "org.apache.hadoop.yarn.server.resourcemanager.scheduler."
 )

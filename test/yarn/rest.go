@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// User submits and kills if no other user is named.
+// User is the default user for submitting and killing.
 const User = "alice"
 
-// Application is what Submit asks for: a master that sleeps, and does so until it is killed.
+// Application describes an application for Submit: only a master, which sleeps until it is killed.
 type Application struct {
 	// Queue is a path or, if the version of Hadoop accepts no path, a leaf.
 	Queue string
-	// MemoryMiB and VCores are those of its one container.
+	// MemoryMiB and VCores are the size of its only container.
 	MemoryMiB, VCores int
 	// User defaults to User.
 	User string
-	// Partition is the label of the node it must run on.
+	// Partition is the label of the node that it must run on.
 	Partition string
-	// Command is what its master does instead of sleeping.
+	// Command is the master's command; the default is to sleep.
 	Command string
 }
 
@@ -45,7 +45,7 @@ func (c *Cluster) Submit(tb testing.TB, a Application) string {
 	return id
 }
 
-// TrySubmit is Submit for an application that the ResourceManager may refuse at once.
+// TrySubmit is Submit for an application that the ResourceManager may reject at once.
 func (c *Cluster) TrySubmit(tb testing.TB, a Application) (string, error) {
 	tb.Helper()
 	if a.User == "" {
@@ -76,7 +76,7 @@ func (c *Cluster) TrySubmit(tb testing.TB, a Application) (string, error) {
 	return made.ID, nil
 }
 
-// Refused submits an application that the ResourceManager refuses, and returns why it did.
+// Refused submits an application that the ResourceManager rejects, and returns the reason.
 func (c *Cluster) Refused(tb testing.TB, a Application) string {
 	tb.Helper()
 	id := c.Submit(tb, a)
@@ -88,18 +88,18 @@ func (c *Cluster) Refused(tb testing.TB, a Application) string {
 	return ""
 }
 
-// Status is what the ResourceManager says of an application.
+// Status is the ResourceManager's information about an application.
 type Status struct {
-	// State is RUNNING from when its master has registered.
+	// State is RUNNING once its master has registered.
 	State       string
 	AllocatedMB int64
-	// RunningContainers are those that it was given, the master's among them.
+	// RunningContainers is the number of its containers, including the master's.
 	RunningContainers int
-	// Diagnostics say why it failed, or why it does not start.
+	// Diagnostics is why it failed, or why it does not start.
 	Diagnostics string
 }
 
-// Ended says that it is over.
+// Ended reports whether it is over.
 func (s Status) Ended() bool {
 	return s.State == "FINISHED" || s.State == "FAILED" || s.State == "KILLED"
 }
@@ -114,13 +114,14 @@ func (c *Cluster) Status(tb testing.TB, id string) Status {
 	return answer.App
 }
 
-// Diagnostics is what the ResourceManager says of an application, such as why it does not start it.
+// Diagnostics returns the ResourceManager's diagnostics of an application, such as why it does not
+// start.
 func (c *Cluster) Diagnostics(tb testing.TB, id string) string {
 	tb.Helper()
 	return c.Status(tb, id).Diagnostics
 }
 
-// AwaitAllocated waits until applications hold what they asked for.
+// AwaitAllocated waits until applications have their containers.
 func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -133,8 +134,9 @@ func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 	}
 }
 
-// AwaitLaunched waits until an application's container runs. It is allocated before that, and what
-// is not launched when the ResourceManager in charge is killed is not found again by the next one.
+// AwaitLaunched waits until an application's container runs. It is allocated before that. If the
+// active ResourceManager is killed before the launch, the next one does not find the container
+// again.
 func (c *Cluster) AwaitLaunched(tb testing.TB, id string) {
 	tb.Helper()
 	Await(tb, id+" runs", func() bool {
@@ -149,7 +151,7 @@ func (c *Cluster) AwaitLaunched(tb testing.TB, id string) {
 	})
 }
 
-// Kill ends applications and waits until they are over.
+// Kill kills applications and waits until they are over.
 func (c *Cluster) Kill(tb testing.TB, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -167,8 +169,7 @@ func (c *Cluster) await(tb testing.TB, what string, is func(Status) bool, id str
 	Await(tb, what, func() bool { return is(c.Status(tb, id)) })
 }
 
-// Await checks again and again until something is so, and fails the test if that takes more than
-// three minutes.
+// Await polls until a condition holds, and fails the test after three minutes.
 func Await(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	err := until(tb.Context(), func(context.Context) error {
@@ -182,7 +183,7 @@ func Await(tb testing.TB, what string, is func() bool) {
 	}
 }
 
-// until tries again and again until something works or patience is at its end.
+// until retries until try succeeds or patience is over.
 func until(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -201,8 +202,8 @@ func until(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// Get asks the first ResourceManager, or the active one of a pair, for what is below
-// /ws/v1/cluster/, and returns the answer as it came.
+// Get asks the first ResourceManager, or the active one of a pair, for a path below
+// /ws/v1/cluster/, and returns the raw answer.
 func (c *Cluster) Get(tb testing.TB, path string) []byte {
 	tb.Helper()
 	var answer json.RawMessage
@@ -212,8 +213,8 @@ func (c *Cluster) Get(tb testing.TB, path string) []byte {
 	return answer
 }
 
-// ask asks the ResourceManagers in turn until one answers. It decodes the answer into one, if that
-// is not nil.
+// ask asks the ResourceManagers in turn until one answers. It decodes the answer, if answer is not
+// nil.
 func (c *Cluster) ask(ctx context.Context, method, path, user string, request, answer any) error {
 	var errs []string
 	for _, rm := range c.Managers {
@@ -226,7 +227,7 @@ func (c *Cluster) ask(ctx context.Context, method, path, user string, request, a
 	return fmt.Errorf("%s", strings.Join(errs, "; "))
 }
 
-// tell has the first ResourceManager do something that an administrator may ask for.
+// tell sends an administrator's request to the first ResourceManager.
 func (c *Cluster) tell(ctx context.Context, path string, parameters url.Values, xml string) error {
 	_, err := c.Managers[0].send(ctx, http.MethodPost, path, User, parameters, "application/xml", strings.NewReader(xml))
 	return err
@@ -249,7 +250,7 @@ func (m *Manager) ask(ctx context.Context, method, path, user string, request, a
 	return nil
 }
 
-// send sends a request and returns the answer, which must say that all is well.
+// send sends a request and returns the answer, whose status must be success.
 func (m *Manager) send(ctx context.Context, method, path, user string, parameters url.Values, kind string, body io.Reader) ([]byte, error) {
 	address := m.URL + "/ws/v1/cluster/" + path
 	query := url.Values{"user.name": {user}}
@@ -262,7 +263,7 @@ func (m *Manager) send(ctx context.Context, method, path, user string, parameter
 	r.Header.Set("Content-Type", kind)
 	client := http.Client{
 		Timeout: patience,
-		// A server that restarts answers no old connection.
+		// A restarted server does not answer on an old connection.
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: m.tls},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

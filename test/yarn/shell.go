@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// Shell is an application with containers besides its master's, which may have custom resources:
-// the REST API cannot ask for those. Only Hadoop34 has it. Its master is a Java process and takes
-// a gibibyte or less, and a core.
+// Shell is an application with containers besides its master's. They may have custom resources,
+// which the REST API cannot request. Only Hadoop34 has it. Its master is a Java process with at
+// most a gibibyte, and a core.
 type Shell struct {
 	// Queue is a path.
 	Queue string
 	// User defaults to User.
 	User string
-	// Containers sleep, each with so much.
+	// Containers is the number of containers, which sleep; the others are the size of each.
 	Containers, MemoryMiB, VCores int
 	Custom                        map[string]int
 }
 
-// SubmitShell submits a Shell, waits until it has what it asked for and returns its id.
+// SubmitShell submits a Shell, waits for its containers and returns its id.
 func (c *Cluster) SubmitShell(tb testing.TB, a Shell) string {
 	tb.Helper()
 	id := c.StartShell(tb, a)
@@ -54,7 +54,7 @@ func (c *Cluster) StartShell(tb testing.TB, a Shell) string {
 		"-master_memory", "512", "-master_vcores", "1", "-shell_command", "sleep", "-shell_args", "3600",
 		"-num_containers", fmt.Sprint(a.Containers), "-container_resources", strings.Join(resources, ","),
 	}}
-	// It goes on to watch its application: that is not needed.
+	// The client would continue to watch its application, which is not needed.
 	if err := client.start(); err != nil {
 		tb.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// open opens a provider of a cluster, with settings over its addresses.
+// open opens a provider of a cluster, with settings that override the addresses.
 func open(t *testing.T, c *yarn.Cluster, settings map[string]string) providers.Provider {
 	t.Helper()
 	all := map[string]string{"addresses": c.Addresses()}
@@ -46,8 +46,8 @@ func open(t *testing.T, c *yarn.Cluster, settings map[string]string) providers.P
 	return p
 }
 
-// expect waits until the queues are as wanted: a line for each, as show has them. What stands in
-// the way of trust is an error.
+// expect waits until the queues are as expected, one line each in the format of show. An untrusted
+// snapshot is an error.
 func expect(t *testing.T, p providers.Provider, want string) {
 	t.Helper()
 	want = strings.Trim(want, "\n") + "\n"
@@ -70,11 +70,11 @@ func expect(t *testing.T, p providers.Provider, want string) {
 	}
 }
 
-// show is one line for each queue and partition:
+// show formats each queue and partition on one line:
 //
 //	PATH[@PARTITION] limit MiB/CORES used MiB/CORES guaranteed MiB/CORES apps ALL=ACTIVE+PENDING STATE
 //
-// with what has no figure left out.
+// without the parts that have no figure.
 func show(queues []providers.Queue) string {
 	slices.SortFunc(queues, func(a, b providers.Queue) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Partition, b.Partition))
@@ -114,8 +114,8 @@ func show(queues []providers.Queue) string {
 	return b.String()
 }
 
-// quantities writes whole MiB and whole cores if they are whole, else bytes and millicores with
-// their unit, and custom resources. What is of applications is left out: see applicationsOf.
+// quantities formats whole MiB and whole cores as such, others as bytes and millicores with their
+// unit, and custom resources. It leaves out the dimensions of applications: see applicationsOf.
 func quantities(v resource.Vector) string {
 	memory, cpu := "-", "-"
 	if bytes, ok := v.Get(resource.Memory); ok {
@@ -138,7 +138,7 @@ func quantities(v resource.Vector) string {
 	return text
 }
 
-// applications is the provider's answer about applications, one line each.
+// applications formats the provider's answer about applications, one line each.
 func applications(t *testing.T, p providers.Provider, ids ...string) string {
 	t.Helper()
 	list, err := p.Applications(t.Context(), ids)
@@ -172,7 +172,7 @@ func expectApplications(t *testing.T, p providers.Provider, want string, ids ...
 	}
 }
 
-// keep writes answers of the cluster into the folder of the flag, if there is one.
+// keep writes answers of the cluster into the folder of the flag, if it is set.
 func keep(t *testing.T, c *yarn.Cluster, name string, paths map[string]string) {
 	t.Helper()
 	if *capture == "" {

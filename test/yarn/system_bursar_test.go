@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// system is a bursar that serves, and the commands of people who use it.
+// system is a running bursar, with the commands of its users.
 type system struct {
 	binary         string
 	address, agent string
@@ -46,7 +46,7 @@ func (s *system) connect(t *testing.T) {
 	s.api = api
 }
 
-// said is what a command printed, and what it ended with.
+// said is the output of a command, and its exit code.
 type said struct {
 	code        int
 	out, errors string
@@ -60,7 +60,7 @@ func (s *system) bursar(t *testing.T, arguments ...string) said {
 	return s.command(t, t.TempDir(), arguments...).end()
 }
 
-// ok runs a command that must work, and returns what it printed.
+// ok runs a command that must succeed, and returns its output.
 func (s *system) ok(t *testing.T, arguments ...string) string {
 	t.Helper()
 	got := s.bursar(t, arguments...)
@@ -70,7 +70,7 @@ func (s *system) ok(t *testing.T, arguments ...string) string {
 	return got.out
 }
 
-// fails runs a command that must end with a code, and say some words of why.
+// fails runs a command that must end with an exit code, and with some words in its output.
 func (s *system) fails(t *testing.T, code int, words []string, arguments ...string) {
 	t.Helper()
 	got := s.bursar(t, arguments...)
@@ -84,7 +84,7 @@ func (s *system) fails(t *testing.T, code int, words []string, arguments ...stri
 	}
 }
 
-// command is one that runs. It ends with the test at the latest.
+// command is a running command. It ends with the test at the latest.
 type command struct {
 	t           *testing.T
 	dir         string
@@ -109,13 +109,13 @@ func (s *system) command(t *testing.T, dir string, arguments ...string) *command
 	}
 	go func() {
 		defer close(c.ended)
-		_ = c.process.Wait() // its code says it
+		_ = c.process.Wait() // its exit code tells
 	}()
 	t.Cleanup(func() { c.stop(syscall.SIGTERM) })
 	return c
 }
 
-// end waits for it.
+// end waits for its end.
 func (c *command) end() said {
 	c.t.Helper()
 	late := time.NewTimer(2 * time.Minute)
@@ -129,7 +129,7 @@ func (c *command) end() said {
 	return said{c.process.ProcessState.ExitCode(), c.out.String(), c.errors.String()}
 }
 
-// stop has it end, and waits for that. One that has ended stays so.
+// stop signals it and waits for its end. It may be called for an ended one.
 func (c *command) stop(signal syscall.Signal) {
 	c.t.Helper()
 	if err := c.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -168,8 +168,7 @@ func startDev(t *testing.T, binary, providers string) *system {
 	return s
 }
 
-// serve starts a server. What it said is shown when the test has failed, and is judged when it has
-// not.
+// serve starts a server. Its output is shown if the test has failed, and is checked otherwise.
 func (s *system) serve(t *testing.T, dir string, arguments ...string) *command {
 	t.Helper()
 	server := s.command(t, dir, arguments...)
@@ -186,7 +185,7 @@ func (s *system) serve(t *testing.T, dir string, arguments ...string) *command {
 	return server
 }
 
-// shortDir is a folder whose path is short enough for a socket in it.
+// shortDir returns a folder whose path is short enough for a socket in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bursar-system-") //nolint:usetesting // a test's own folder has a long path
@@ -201,8 +200,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// providersFile writes a file of providers: a name of a cluster, and its settings, for each. The
-// first is the default.
+// providersFile writes a file of providers: for each, the name of a cluster and its settings. The
+// first one is the default.
 func providersFile(t *testing.T, clusters ...[2]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -217,7 +216,7 @@ func providersFile(t *testing.T, clusters ...[2]string) string {
 	return file
 }
 
-// queue is one queue of the cluster called default, as the coordinator has it.
+// queue returns a queue of the cluster called default, from the coordinator.
 func (s *system) queue(t *testing.T, path string) *bursarv1.Queue {
 	t.Helper()
 	path, partition, _ := strings.Cut(path, "@")
@@ -230,8 +229,8 @@ func (s *system) queue(t *testing.T, path string) *bursarv1.Queue {
 	return res.GetQueue()
 }
 
-// figures are those of a queue in MiB/cores: what it can give at most, what the cluster says is
-// used, what of the ledger is ours and what is used by others, and what there is to have.
+// figures formats the figures of a queue in MiB/cores: its limit, the use reported by the cluster,
+// the ledger's own use and the use by others, and the available amount.
 func figures(q *bursarv1.Queue) string {
 	a := q.GetAccount()
 	sum := func(parts ...*bursarv1.Resource) string {
@@ -246,8 +245,8 @@ func figures(q *bursarv1.Queue) string {
 		sum(a.GetLimit()), sum(q.GetUsed()), sum(a.GetUsed(), a.GetReserved()), sum(a.GetUsedByOthers()), sum(q.GetAvailable()))
 }
 
-// awaitQueue waits until a queue has such figures. On the way there it never has more to give than
-// the more of them in the beginning and in the end.
+// awaitQueue waits until a queue has these figures. On the way there its available amount is never
+// above the larger one of the first and the last.
 func (s *system) awaitQueue(t *testing.T, path, want string) {
 	t.Helper()
 	most := max(s.queue(t, path).GetAvailable().GetMemoryBytes()>>20, availableOf(t, want))
@@ -270,7 +269,7 @@ func (s *system) awaitQueue(t *testing.T, path, want string) {
 	}
 }
 
-// availableOf is the memory that figures say is available, in MiB.
+// availableOf returns the available memory in figures, in MiB.
 func availableOf(t *testing.T, figures string) int64 {
 	t.Helper()
 	_, free, _ := strings.Cut(figures, "available ")
@@ -281,7 +280,7 @@ func availableOf(t *testing.T, figures string) int64 {
 	return memory
 }
 
-// allocation is an allocation as the coordinator has it.
+// allocation returns an allocation from the coordinator.
 func (s *system) allocation(t *testing.T, id string) *bursarv1.Allocation {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

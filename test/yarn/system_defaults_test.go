@@ -9,17 +9,17 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// grantedStarts fills queues that have Hadoop's defaults. Each grant is used by an application that
-// starts; after each refusal the same application is submitted nevertheless, and does not start.
+// grantedStarts fills queues with Hadoop's defaults. For each grant an application starts; after
+// each refusal the same application is submitted nevertheless, and does not start.
 func grantedStarts(t *testing.T, c *yarn.Cluster, s *system) {
-	// Masters may have 3328 MiB and 4 cores, those of one user 1408 MiB and 2 cores.
+	// Masters may use 3328 MiB and 4 cores, those of one user 1408 MiB and 2 cores.
 	f := &filler{t: t, c: c, s: s, queue: "root.defaults", memory: 512}
 	f.fill("alice", 2, "user alice in queue yarn:default:root.defaults", "for application masters", "User's AM resource limit exceeded")
 	f.fill("bob", 2, "queue yarn:default:root.defaults: it may use 4 cores for application masters", "0 of them are free; this one needs 1", "Queue's AM resource limit exceeded")
 	f.fill("carol", 0, "queue yarn:default:root.defaults: it may use 4 cores for application masters", "", "Queue's AM resource limit exceeded")
 	f.end()
 
-	// What one user may have of an elastic queue: 12.8 GiB of 32.
+	// One user's limit in an elastic queue: 12.8 GiB of 32.
 	s.fails(t, 65, []string{"user dave in queue yarn:default:root.defaults", "can never fit"},
 		"allocate", "-l", "user=dave", "--external", "yarn:default:root.defaults,memory=13GiB,cpu=1,am-memory=512MiB")
 
@@ -40,8 +40,9 @@ type filler struct {
 	names  []string
 }
 
-// fill has a user take all that there is: that many applications. What refuses the next one says
-// the words, before the applications run and after they do, and YARN says why it does not start it.
+// fill lets a user take all available room: that many applications. The refusal of the next one has
+// the words, before the applications run and afterwards, and YARN's diagnostics explain why it does
+// not start.
 func (f *filler) fill(user string, want int, account, words, diagnostics string) {
 	f.t.Helper()
 	var names, apps []string
@@ -64,14 +65,14 @@ func (f *filler) fill(user string, want int, account, words, diagnostics string)
 		f.s.ok(f.t, "confirm", name, "--application", apps[i])
 	}
 	f.ids, f.names = append(f.ids, apps...), append(f.names, names...)
-	// Until the cluster has shown them twice they count as ours and as others'.
+	// Until two readings have shown them they count as ours and as others'.
 	yarn.Await(f.t, "what runs in "+f.queue+" is known to be ours", func() bool {
 		q := f.s.queue(f.t, f.queue)
 		return q.GetApplications() == int32(len(f.ids)) && isZero(q.GetAccount().GetUsedByOthers())
 	})
 	f.refused(user, f.allocate(user), account, words)
 
-	// What was refused would not start.
+	// The refused application would not start.
 	app := f.submit(user)
 	said := ""
 	f.t.Cleanup(func() {
@@ -86,14 +87,14 @@ func (f *filler) fill(user string, want int, account, words, diagnostics string)
 	f.c.Kill(f.t, app)
 }
 
-// allocate asks for one more application of a user.
+// allocate requests one more application of a user.
 func (f *filler) allocate(user string) said {
 	f.t.Helper()
 	part := "yarn:default:" + f.queue + ",memory=512MiB,cpu=1,am-memory=" + fmt.Sprint(f.memory) + "MiB,am-cpu=1"
 	return f.s.bursar(f.t, "allocate", "-l", "user="+user, "--external", part)
 }
 
-// refused checks who refuses one more application, and in what words.
+// refused checks that one more application is refused by an account, and with these words.
 func (f *filler) refused(user string, got said, account, words string) {
 	f.t.Helper()
 	if got.code != 75 || !strings.Contains(got.errors, account) || !strings.Contains(got.errors, words) {

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// twoManagers has two ResourceManagers hand over to each other, and be away, while people ask for
-// queues and a coordinator starts again.
+// twoManagers has two ResourceManagers fail over and go down, while users request queues and a
+// coordinator restarts.
 func twoManagers(t *testing.T, binary string) {
 	c := yarn.Start(t, yarn.Options{Pair: true, Nodes: []yarn.Node{{MemoryMiB: 16384, VCores: 16}}, Capacity: map[string]string{
 		"root.queues": "a", "root.a.capacity": "100", "root.a.queues": "a1", "root.a.a1.capacity": "100",
@@ -25,7 +25,7 @@ func twoManagers(t *testing.T, binary string) {
 	coordinator := coordinate()
 	yarn.Await(t, "the host is there", func() bool { return strings.Contains(s.ok(t, "hosts"), "host-1") })
 
-	// Both stand by.
+	// Both are standby.
 	s.awaitUnknown(t)
 	first := s.waits(t)
 	check := s.bursar(t, "provider", "check", "yarn:default")
@@ -43,7 +43,7 @@ func twoManagers(t *testing.T, binary string) {
 	c.AwaitAllocated(t, own)
 	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 8192/8 others 2048/2 available 6144/6")
 
-	// One hands over to the other, and in between the coordinator is away.
+	// One hands over to the other, and the coordinator is down in between.
 	c.MakeStandby(t, "rm1")
 	s.awaitUnknown(t)
 	second := s.waits(t)
@@ -58,8 +58,8 @@ func twoManagers(t *testing.T, binary string) {
 	c.AwaitNodes(t)
 	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 12288/12 others 2048/2 available 2048/2")
 
-	// The one in charge crashes, and the coordinator with it. The other takes over before there is
-	// a coordinator again.
+	// The active one crashes together with the coordinator. The other one takes over before a
+	// coordinator is up again.
 	c.KillManager(t, "rm2")
 	s.awaitUnknown(t)
 	third := s.waits(t)
@@ -80,8 +80,8 @@ func twoManagers(t *testing.T, binary string) {
 	s.audit(t)
 }
 
-// startApart makes a coordinator and an agent that are processes of their own. It starts the
-// agent, and returns what starts the coordinator.
+// startApart prepares a coordinator and an agent as separate processes. It starts the agent, and
+// returns a function that starts the coordinator.
 func startApart(t *testing.T, binary, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
@@ -111,8 +111,8 @@ func startApart(t *testing.T, binary, providers string) (*system, func() *comman
 	}
 }
 
-// awaitUnknown waits until the cluster is no longer known because no ResourceManager is active,
-// and checks who says so.
+// awaitUnknown waits until the cluster is no longer known because no ResourceManager is active, and
+// checks the messages about it.
 func (s *system) awaitUnknown(t *testing.T) {
 	t.Helper()
 	const why = "no active server"
@@ -137,10 +137,10 @@ func (s *system) awaitUnknown(t *testing.T) {
 	}
 }
 
-// waiter is a person who asks for a part of the queue and waits for it.
+// waiter is a command that requests a part of the queue and waits for it.
 type waiter struct{ *command }
 
-// waits starts one, and waits until the coordinator has it wait.
+// waits starts a waiter, and waits until the coordinator has queued it.
 func (s *system) waits(t *testing.T) waiter {
 	t.Helper()
 	waiting := func() int {
@@ -158,7 +158,7 @@ func (s *system) waits(t *testing.T) waiter {
 	return waiter{one}
 }
 
-// granted waits until it has what it asked for.
+// granted waits until it has its grant.
 func (w waiter) granted() {
 	w.t.Helper()
 	if got := w.end(); got.code != 0 {

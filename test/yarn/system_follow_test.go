@@ -8,7 +8,8 @@ import (
 )
 
 // TestApplicationsThatRunElsewhere: a mapping sends the applications of bob to another queue, and
-// somebody moves one of alice. The parts follow them. An application that fails says why.
+// one of alice's is moved. The parts of the allocations follow them. A failed application has its
+// reason.
 func TestApplicationsThatRunElsewhere(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)

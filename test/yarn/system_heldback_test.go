@@ -7,8 +7,9 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// TestYARNHoldsBack: no machine has enough in one piece for an application that its queue has room
-// for. That is shown, and a cluster whose settings say so grants nothing there until it starts.
+// TestYARNHoldsBack: no machine has enough free resources for an application that its queue has
+// room for. Bursar shows that. With the setting awaitStarts it grants nothing in the queue until
+// the application starts.
 func TestYARNHoldsBack(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)
@@ -51,8 +52,8 @@ func TestYARNHoldsBack(t *testing.T) {
 	s.audit(t)
 }
 
-// TestAClusterGrows: between the size of the cluster today and the largest that it may have a
-// request waits, until a machine joins.
+// TestAClusterGrows: a request above the cluster's size today but within growsTo waits until a
+// machine joins.
 func TestAClusterGrows(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)

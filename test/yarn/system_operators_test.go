@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// operators has a queue stopped, and another one made smaller than what runs in it. It is the only
-// part that changes the cluster.
+// operators has a queue stopped, and another one made smaller than its use. It is the only part
+// that changes the cluster.
 func operators(t *testing.T, c *yarn.Cluster, s *system) {
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.ops.shrinks,memory=8GiB,cpu=8", "-l", "user=alice", "--", "sleep", "600")
 	s.awaitQueue(t, "root.ops.shrinks", "limit 16384/16 used 0/0 ours 8192/8 others 0/0 available 8192/8")
@@ -29,7 +29,7 @@ func operators(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("queues: %s", got)
 	}
 
-	// The hand that closed it opens it again.
+	// An operator opens the queue again.
 	waits := s.command(t, t.TempDir(), "run", "--wait", "1m", "--external", "yarn:stops,memory=1GiB", "--", "echo", "it ran")
 	yarn.Await(t, "it waits", func() bool { return s.queue(t, "root.ops.stops").GetAccount().GetWaiting() == 1 })
 	changed["root.ops.stops.state"] = "RUNNING"
@@ -43,7 +43,7 @@ func operators(t *testing.T, c *yarn.Cluster, s *system) {
 	engine.stop(syscall.SIGTERM)
 }
 
-// madeByUsing asks for a queue that is not there before it is used.
+// madeByUsing requests a queue that does not exist before its first use.
 func madeByUsing(t *testing.T, c *yarn.Cluster, s *system) {
 	const leaf = "root.made.team.alice"
 	id := strings.TrimSpace(s.ok(t, "allocate", "-l", "user=alice", "--external", "yarn:default:"+leaf+",memory=4GiB,cpu=4"))
@@ -58,7 +58,7 @@ func madeByUsing(t *testing.T, c *yarn.Cluster, s *system) {
 	s.awaitQueue(t, "root.made", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 }
 
-// partition asks for machines with a label, which have what the others have not.
+// partition requests machines with a label, which have other resources than the rest.
 func partition(t *testing.T, c *yarn.Cluster, s *system) {
 	const parts = "yarn:default:root.parts@gpu"
 	id := strings.TrimSpace(s.ok(t, "allocate", "-l", "user=alice", "--external", parts+",memory=4GiB,cpu=4,yarn.io/gpu=3"))
@@ -77,7 +77,7 @@ func partition(t *testing.T, c *yarn.Cluster, s *system) {
 	s.awaitQueue(t, "root.parts@gpu", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 }
 
-// atRunTime has clusters checked, made known and forgotten while all is running.
+// atRunTime checks, adds and removes clusters while everything runs.
 func atRunTime(t *testing.T, c *yarn.Cluster, s *system, file string) {
 	right, wrong := "addresses="+c.Addresses(), "addresses=http://localhost:1"
 	for _, arguments := range [][]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// othersFill has applications that were submitted to YARN directly fill a queue, then only the
-// queue above it.
+// othersFill fills a queue, and then only its parent, with applications that were submitted to YARN
+// directly.
 func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	const f1, f2 = "root.full.f1", "root.full.f2"
 	for _, external := range []string{"yarn:default:root.full.f1", "yarn::root.full.f1", "yarn:f1", "yarn:default:f1"} {
@@ -43,7 +43,7 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("want that %s, and nothing of %s; got %s", want, f1, got)
 	}
 
-	// A waiting request gets what YARN takes back from the other.
+	// A waiting request gets the resources that YARN takes back from the other queue.
 	waits := s.command(t, t.TempDir(), "run", "--wait", "1m", "--external", "yarn:default:root.full.f1,memory=4GiB,cpu=4", "-l", "user=alice", "--", "echo", "it ran")
 	yarn.Await(t, "it waits", func() bool {
 		return strings.Contains(waits.errors.String(), "in line for queue yarn:default:root.full, which lacks 2GiB of memory")
@@ -56,12 +56,11 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	t.Logf("granted %v after the application was killed; the cluster is read every 2 s", time.Since(killed).Round(100*time.Millisecond))
 }
 
-// lastCapacity has many ask at once for what one has room for, and one of them use what it was
-// granted.
+// lastCapacity has many callers request the room of one at once; one of them uses its grant.
 func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	const r1 = "root.race.r1"
 	var all sync.WaitGroup
-	answers := make([]said, 24) // in two queues, and the one above has room for eight
+	answers := make([]said, 24) // in two queues; their parent has room for eight
 	for i := range answers {
 		part := fmt.Sprintf("yarn:default:root.race.%s,memory=2GiB,cpu=2", []string{"r1", "twin"}[i%2])
 		one := s.command(t, t.TempDir(), "allocate", "--external", part, "--ttl", "10m", "-l", fmt.Sprintf("user=u%d", i))
@@ -86,8 +85,8 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	}
 	s.ok(t, append([]string{"release"}, granted...)...)
 
-	// One engine submits an application, and names it. Then the queue's figures and ours are
-	// separated.
+	// One engine submits an application, and names it. Then the queue's figures separate our use
+	// from others'.
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "submitted"), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,7 +111,7 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("the allocation is %v", got)
 	}
 
-	// The application outlives its engine: what it holds is then used by others.
+	// The application outlives its engine: its use then counts as others'.
 	engine.stop(syscall.SIGTERM)
 	s.awaitReleased(t, id)
 	s.awaitQueue(t, r1, "limit 16384/16 used 12288/12 ours 0/0 others 12288/12 available 4096/4")
@@ -121,7 +120,7 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	c.Kill(t, other)
 }
 
-// lives has allocations without a process live as long as their applications.
+// lives: an allocation without a process lives as long as its application.
 func lives(t *testing.T, c *yarn.Cluster, s *system) {
 	id := strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:default:root.life,memory=6GiB,cpu=4"))
 	app := yarn.Application{Queue: "root.life", MemoryMiB: 2048, VCores: 2, User: "bob"}
@@ -139,13 +138,13 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 	}
 	s.awaitQueue(t, "root.life", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 
-	// An application that the cluster does not know is one that ended, once it has had the time to
-	// be submitted.
+	// An unknown application counts as ended, once the time for its submission is over.
 	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:quick:root.life,memory=1GiB"))
 	s.ok(t, "confirm", id, "--application", "application_1_1")
 	s.awaitReleased(t, id)
 
-	// One that YARN refuses is over at once. An engine with a process lives by its process.
+	// An application that YARN rejects is over at once. An engine with a process lives as long as
+	// its process.
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.life,memory=1GiB", "-l", "user=carol", "--", "sh", "-c",
 		`bursar confirm --application application_1_1 && echo $BURSAR_ALLOCATION_ID && exec sleep 600`)
 	yarn.Await(t, "the engine has confirmed", func() bool {

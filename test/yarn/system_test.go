@@ -17,10 +17,10 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// shared are the queues that the parts of oneManager use at the same time: each has one below the
-// root for itself, with a quarter of 64 GiB and 64 cores. root.defaults has Hadoop's own defaults
-// for what limits applications next to their resources: a tenth of the queue is for masters, and a
-// user gets what the queue is promised, which is a fifth. root.few has room for few applications.
+// shared are the queues that the parts of oneManager use at the same time: each part has its own
+// queue below the root, with a quarter of 64 GiB and 64 cores. root.defaults has Hadoop's default
+// limits on applications: masters may use a tenth of the queue, and a user the queue's guarantee,
+// which is a fifth. root.few has room for few applications.
 var shared = map[string]string{
 	"root.queues":                 "full,race,life,ops,made,parts,defaults,few",
 	"root.accessible-node-labels": "gpu", "root.accessible-node-labels.gpu.capacity": "100",
@@ -44,8 +44,8 @@ var shared = map[string]string{
 	"root.few.capacity":                         "2w", "root.few.user-limit-factor": "0.67", "root.few.maximum-applications": "3",
 }
 
-// TestWholeSystem is the main job with real ResourceManagers: people's commands on one side, and
-// on the other what YARN's own clients and operators do to the same queues.
+// TestWholeSystem tests Bursar's main purpose with real ResourceManagers: users' commands on one
+// side, and YARN's own clients and operators on the other, on the same queues.
 func TestWholeSystem(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)
@@ -59,7 +59,7 @@ func TestWholeSystem(t *testing.T) {
 	})
 }
 
-// oneManager has all that people and applications do at the same time in one cluster.
+// oneManager has all activities of users and applications at the same time in one cluster.
 func oneManager(t *testing.T, binary string) {
 	c := yarn.Start(t, yarn.Options{
 		Capacity: shared,
@@ -91,7 +91,7 @@ func oneManager(t *testing.T, binary string) {
 	settled(t, c, s)
 }
 
-// awaitRead waits until it is known which queues there are.
+// awaitRead waits until the queues are known.
 func (s *system) awaitRead(t *testing.T) {
 	t.Helper()
 	yarn.Await(t, "the cluster is read", func() bool {
@@ -99,8 +99,8 @@ func (s *system) awaitRead(t *testing.T) {
 	})
 }
 
-// settled checks the end: nothing of ours is left in any queue, and bursar's reading of the answer
-// of the ResourceManager equals what it shows.
+// settled checks the end state: nothing of ours is left in any queue, and decoding the
+// ResourceManager's answer with bursar gives the queues that the coordinator shows.
 func settled(t *testing.T, c *yarn.Cluster, s *system) {
 	t.Helper()
 	id := c.Submit(t, yarn.Application{Queue: "root.full.f1", MemoryMiB: 3072, VCores: 3})
@@ -134,7 +134,7 @@ func settled(t *testing.T, c *yarn.Cluster, s *system) {
 	s.audit(t)
 }
 
-// audit asks whether the ledger is right: the accounts of the host and of all queues.
+// audit checks the ledger: the accounts of the host and of all queues.
 func (s *system) audit(t *testing.T) {
 	t.Helper()
 	yarn.Await(t, "the audit counts the host and the queues that are listed", func() bool {
@@ -149,12 +149,12 @@ func (s *system) audit(t *testing.T) {
 		if len(found.GetViolations()) > 0 {
 			t.Fatalf("audit: %v", &found)
 		}
-		// Another reading may come between the two.
+		// Another reading may come in between.
 		return found.GetAccounts() == int64(1+len(queues.GetQueues()))
 	})
 }
 
-// decodedQueue is what decode prints of a queue.
+// decodedQueue is the output of decode about a queue.
 type decodedQueue struct {
 	Path, Partition                                string
 	Limit, Used, Guaranteed                        *decodedQuantity
@@ -168,7 +168,7 @@ type decodedQuantity struct {
 	Custom                 map[string]int64
 }
 
-// quantityOf leaves out what is of applications: an answer has that elsewhere.
+// quantityOf leaves out the dimensions of applications, which decode prints in other fields.
 func quantityOf(r *bursarv1.Resource) *decodedQuantity {
 	var custom map[string]int64
 	for name, n := range r.GetCustom() {
@@ -183,8 +183,8 @@ func quantityOf(r *bursarv1.Resource) *decodedQuantity {
 	return &decodedQuantity{r.MemoryBytes, r.CpuMillis, custom}
 }
 
-// sameAs is what the coordinator says of queues, in the order of what decode says of them, without
-// the figures that decode does not have: those that an answer has for other queues only.
+// sameAs returns the coordinator's queues in the order of decode's output, without figures that
+// decode does not print: those that an answer has only for other queues.
 func sameAs(decoded []decodedQueue, shown []*bursarv1.Queue) []decodedQueue {
 	place := func(path, partition string) int {
 		return slices.IndexFunc(decoded, func(d decodedQueue) bool { return d.Path == path && d.Partition == partition })
@@ -211,7 +211,7 @@ func sameAs(decoded []decodedQueue, shown []*bursarv1.Queue) []decodedQueue {
 	return same
 }
 
-// keepIf forgets a figure that is not asked for.
+// keepIf clears a figure that is not needed.
 func keepIf[V any](asked bool, figure **V) {
 	if !asked {
 		*figure = nil

@@ -9,15 +9,16 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// usersQueues are those of a FairScheduler in which each user has a queue, made by using it.
+// usersQueues configures a FairScheduler in which each user has a queue that is created on first
+// use.
 const usersQueues = `<allocations>
 <queue name="users" type="parent"><maxResources>32768 mb,32 vcores</maxResources></queue>
 <queue name="etl"><queue name="day"/><queue name="night"/></queue>
 </allocations>`
 
-// TestUsersQueues: a FairScheduler makes root.users.alice when an application names it, and removes
-// it some time after the last one. A request for it is granted before it is there, while it is, and
-// afterwards; one for a parent is refused.
+// TestUsersQueues: a FairScheduler creates root.users.alice when an application names it, and
+// removes it some time after the last one. A request for it is granted before it exists, while it
+// exists, and afterwards; a request for a parent is refused.
 func TestUsersQueues(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)

@@ -12,10 +12,11 @@ import (
 
 const keystorePassword = "changeit"
 
-// CA is the file with the certificate that the ResourceManagers show, if they do TLS.
+// CA returns the file with the ResourceManagers' certificate, if they use TLS.
 func (c *Cluster) CA() string { return filepath.Join(c.dir, "ca.pem") }
 
-// certify makes a key and a certificate for localhost with Java's own tool, and what trusts it.
+// certify makes a key and a certificate for localhost with Java's own tool, and a configuration
+// that trusts it.
 func (c *Cluster) certify(ctx context.Context) (*tls.Config, error) {
 	store := filepath.Join(c.dir, "keys.p12")
 	for _, arguments := range [][]string{
@@ -40,7 +41,7 @@ func (c *Cluster) certify(ctx context.Context) (*tls.Config, error) {
 	return &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}, nil
 }
 
-// writeTLS writes where a server finds its key.
+// writeTLS writes a server's configuration of its key.
 func (c *Cluster) writeTLS(folder string) error {
 	if !c.options.TLS {
 		return nil

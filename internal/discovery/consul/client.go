@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// Client talks to one Consul agent.
+// Client is a client of one Consul agent.
 type Client struct {
 	api       *api.Client
 	config    Config // with its defaults
-	where     string // the agent's address, for people
+	where     string // the agent's address, for errors
 	transport *transport
 }
 
@@ -23,8 +23,8 @@ type Client struct {
 // makes no call. The error is a *ConfigError, or a *credential.FileError.
 func New(config Config, log *slog.Logger) (*Client, error) { return newClient(config, false, log) }
 
-// NewLater is New for a process that goes on without Consul. If a file cannot be used for a reason
-// that time may mend, calls fail with that reason until it can.
+// NewLater is New for a process that can run without Consul. If a file is unusable for a reason
+// that may go away, calls fail with that reason until it does.
 func NewLater(config Config, log *slog.Logger) (*Client, error) { return newClient(config, true, log) }
 
 func newClient(config Config, later bool, log *slog.Logger) (*Client, error) {
@@ -45,7 +45,7 @@ func newClient(config Config, later bool, log *slog.Logger) (*Client, error) {
 	}
 	settings.HttpClient = &http.Client{
 		Transport: door,
-		// Consul redirects nothing that is asked for here; a server that redirects would get the
+		// Consul redirects none of these requests; another server that redirects would get the
 		// token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -61,14 +61,14 @@ func newClient(config Config, later bool, log *slog.Logger) (*Client, error) {
 	return &Client{api: client, config: config, where: where, transport: door}, nil
 }
 
-// API is Consul's own client, with the address, the token and the certificates of this one. Calls
-// through it have no deadline but their context's.
+// API returns Consul's own client, with the address, the token and the certificates of this one.
+// Calls through it have only their context's deadline.
 func (c *Client) API() *api.Client { return c.api }
 
-// Service is the name that coordinators are registered by.
+// Service returns the service name of the coordinators' registrations.
 func (c *Client) Service() string { return c.config.Service }
 
-// Close closes the connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Bounded returns a context for one call that Consul answers at once.
@@ -76,18 +76,18 @@ func (c *Client) Bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.config.Timeout)
 }
 
-// Query and Write are a call's options.
+// Query returns the options of a reading call.
 func (c *Client) Query(ctx context.Context) *api.QueryOptions {
 	return new(api.QueryOptions).WithContext(ctx)
 }
 
-// Write is Query for a call that changes something.
+// Write returns the options of a writing call.
 func (c *Client) Write(ctx context.Context) *api.WriteOptions {
 	return new(api.WriteOptions).WithContext(ctx)
 }
 
-// overEnvironment puts the configuration over the environment, and the environment over the
-// defaults of Consul's own client.
+// overEnvironment merges the settings: the configuration has priority over the environment, and the
+// environment over the defaults of Consul's own client.
 func (c Config) overEnvironment() *api.Config {
 	settings := api.DefaultConfig()
 	set := func(to *string, value string) {
@@ -98,7 +98,7 @@ func (c Config) overEnvironment() *api.Config {
 	if c.Address != "" {
 		settings.Address = c.Address
 		if strings.HasPrefix(c.Address, "http://") {
-			// the file names the scheme, whatever the environment says of another address
+			// the file sets the scheme, whatever the environment sets for another address
 			settings.Scheme = "http"
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/clusterid"
 )
 
-// identityOf is the cluster that a registration says it belongs to. Those of earlier versions, and
-// those that an operator has written, say none.
+// identityOf returns the cluster in a registration. Registrations of earlier versions, and those
+// that an operator has written, have none.
 func identityOf(entry *api.ServiceEntry) clusterid.Identity {
 	if entry == nil || entry.Service == nil {
 		return clusterid.Identity{}
@@ -19,13 +19,13 @@ func identityOf(entry *api.ServiceEntry) clusterid.Identity {
 	return clusterid.New(entry.Service.Meta[metaCluster], entry.Service.Meta[metaStore])
 }
 
-// replaces reports whether a registration says that its store has taken the place of another one.
+// replaces reports whether a registration's store has replaced another store.
 func replaces(entry *api.ServiceEntry, store string) bool {
 	return store != "" && slices.Contains(strings.Split(entry.Service.Meta[metaReplaces], ","), store)
 }
 
-// SharedError says that coordinators of several clusters are registered by one name, and that
-// nothing tells which of them is meant.
+// SharedError reports that coordinators of several clusters have the same service name, and that
+// nothing tells which cluster is meant.
 type SharedError struct {
 	Service  string
 	Clusters []clusterid.Identity
@@ -40,7 +40,7 @@ func (e *SharedError) Error() string {
 		"want the name of one of them (cluster), or a service of its own for each cluster (consul.service)", e.Service, strings.Join(names, "; "))
 }
 
-// ownEntries returns the entries of the cluster that this finder is for. The others are errors.
+// ownEntries returns the entries of this finder's cluster. The others yield errors.
 func (f *Finder) ownEntries(entries []*api.ServiceEntry) (own []*api.ServiceEntry, errs []error) {
 	held := f.pin.Held()
 	var clusters []clusterid.Identity

@@ -18,13 +18,13 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Two clusters, as they say who they are.
+// The identities of two clusters.
 var (
 	clusterOne = clusterid.New("one", "aaaabbbbccccddddeeeeffff22")
 	clusterTwo = clusterid.New("two", "gggghhhhiiiijjjjkkkkllll33")
 )
 
-// finder is find with options.
+// finder runs a Finder with options.
 func finder(t *testing.T, client *Client, options FinderOptions) *Finder {
 	t.Helper()
 	options.Log = slog.New(slog.DiscardHandler)
@@ -51,7 +51,7 @@ func TestCoordinatorsOfAnotherClusterAreNotFound(t *testing.T) {
 	finds(t, pinned, only("http://one.example.com:7070"))
 	named := finder(t, client, FinderOptions{Cluster: "two"})
 	finds(t, named, only("http://two.example.com:7070"))
-	// the finder reports what it saw
+	// the finder reports the cluster that it saw
 	eventually(t, func() bool { seen := pin.Seen(); return len(seen) == 1 && seen[0] == clusterTwo })
 
 	var log proc.Output
@@ -73,8 +73,8 @@ func TestCoordinatorsOfAnotherClusterAreNotFound(t *testing.T) {
 	finds(t, undecided, only("http://one.example.com:7070"))
 }
 
-// An earlier version's coordinator, and an entry that an operator has written, do not say whose
-// they are. A store that has replaced another one says so.
+// The coordinator of an earlier version, and an entry that an operator has written, do not name
+// their cluster. A store that has replaced another one does.
 func TestEntriesThatDoNotSayWhoseTheyAreAreFound(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	register(t, client, RegistrationOptions{ID: "new", URL: "http://new.example.com:7070", Identity: clusterOne})
@@ -94,7 +94,7 @@ func TestEntriesThatDoNotSayWhoseTheyAreAreFound(t *testing.T) {
 	})
 }
 
-// told is what Rivals say.
+// told is the last report of Rivals.
 type told struct {
 	mu     sync.Mutex
 	err    error // guarded by mu
@@ -144,7 +144,7 @@ func TestTheClusterThatCameLaterYields(t *testing.T) {
 	if !late.LastPass().IsZero() || !toldFirst.is(false, false)() {
 		t.Error("the later cluster is registered")
 	}
-	// it goes on by itself
+	// it continues without help
 	end1()
 	if err := late.Registered(t.Context()); err != nil {
 		t.Fatal(err)
@@ -152,12 +152,12 @@ func TestTheClusterThatCameLaterYields(t *testing.T) {
 	eventually(t, toldSecond.is(false, false))
 }
 
-// If both are registered, because one of them looked too early, the later one leaves.
+// If both clusters are registered because one of them looked too early, the later one leaves.
 func TestOfTwoRegisteredClustersTheLaterOneLeaves(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	first, toldFirst := rivals(t, client, clusterOne)
 	register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: clusterOne, Allowed: first.Allowed})
-	// an entry that somebody has written by hand comes later, too
+	// an entry written by hand comes later, too
 	byHand := &api.AgentServiceRegistration{
 		ID: "by-hand", Name: client.Service(), Address: "three.example.com", Port: 7070, Meta: map[string]string{metaCluster: "three"},
 	}
@@ -169,9 +169,9 @@ func TestOfTwoRegisteredClustersTheLaterOneLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = consul.Agent().ServiceDeregister("by-hand") })
-	eventually(t, toldFirst.is(true, false)) // it goes on, and says so
+	eventually(t, toldFirst.is(true, false)) // it stays, and reports the conflict
 
-	// this one looks only when it is registered already
+	// this one looks only after its registration
 	second, toldSecond := rivals(t, client, clusterTwo)
 	var looks atomic.Bool
 	register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: clusterTwo, Allowed: func(ctx context.Context) error {

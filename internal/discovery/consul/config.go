@@ -8,67 +8,68 @@ import (
 	"time"
 )
 
-// Config says how to reach Consul. The zero value of a field is its default. If a default names a
-// variable, it is an environment variable; the configuration goes before it.
+// Config configures the connection to Consul. The zero value of a field means its default. Names in
+// capitals in a default are environment variables; the configuration has priority over them.
 type Config struct {
-	// Address is that of the Consul agent on this machine: host:port, http://host:port,
+	// Address is the address of the Consul agent on this machine: host:port, http://host:port,
 	// https://host:port or unix:///path. It must be one agent, not a load balancer: a registration
-	// and its health check belong to the agent that they were sent to. Default CONSUL_HTTP_ADDR,
-	// else 127.0.0.1:8500.
+	// and its health check belong to the agent that received them. Default CONSUL_HTTP_ADDR,
+	// otherwise 127.0.0.1:8500.
 	Address string `yaml:"address"`
-	// Scheme is http or https, for an address that does not say. Default: https if CONSUL_HTTP_SSL
-	// is true, else http.
+	// Scheme is http or https, for an address without a scheme. Default: https if CONSUL_HTTP_SSL
+	// is true, otherwise http.
 	Scheme string `yaml:"scheme"`
 	// Token is the ACL token. It is better to keep it out of this file, with TokenFile. Default:
-	// what is in the file that CONSUL_HTTP_TOKEN_FILE names, else CONSUL_HTTP_TOKEN, else none.
+	// the content of the file that CONSUL_HTTP_TOKEN_FILE names, otherwise CONSUL_HTTP_TOKEN,
+	// otherwise none.
 	Token string `yaml:"token"`
 	// TokenFile holds the ACL token and nothing else. It must not be readable for everybody (0600
 	// or 0640). It is read again when it changes. Default: none.
 	TokenFile string `yaml:"tokenFile"`
-	// Datacenter is the datacenter in which coordinators are looked for. A coordinator needs the
-	// one of its own Consul agent. Default: the Consul agent's.
+	// Datacenter is the datacenter of the coordinators. A coordinator must use the datacenter of
+	// its own Consul agent. Default: the Consul agent's.
 	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default CONSUL_NAMESPACE and
+	// Namespace and Partition are for Consul Enterprise. Default CONSUL_NAMESPACE and
 	// CONSUL_PARTITION.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
 	TLS       TLS    `yaml:"tls"`
 
-	// Service is the name that coordinators are registered by. Coordinators of one name are one
-	// cluster. Default bursar-coordinator.
+	// Service is the service name of the coordinators' registrations. Coordinators with the same
+	// name are one cluster. Default bursar-coordinator.
 	Service string `yaml:"service"`
-	// WaitTime is how long Consul may hold a query whose answer has not changed. With a longer time
-	// Consul has less work. A change is seen at once in any case. Default 1 min, at most 10 min.
+	// WaitTime is how long Consul may hold a query while its answer stays the same. A longer time
+	// means less work for Consul, and does not delay changes. Default 1 min, at most 10 min.
 	WaitTime time.Duration `yaml:"waitTime"`
 	// Timeout is how long any other call to Consul may take. Default 5 s.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// TLS says how Consul is recognized and what it recognizes us by. The files are read again when
-// they change.
+// TLS configures the certificates of the connection to Consul. The files are read again when they
+// change.
 type TLS struct {
-	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, else those of the
-	// system.
+	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, otherwise those of
+	// the system.
 	CA string `yaml:"ca"`
 	// Cert and Key are files in PEM, for a Consul that verifies its callers. Default
 	// CONSUL_CLIENT_CERT and CONSUL_CLIENT_KEY. The key must not be readable for everybody.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	// ServerName is the name that Consul's certificate must have. Default CONSUL_TLS_SERVER_NAME,
-	// else the host of the address.
+	// otherwise the host of the address.
 	ServerName string `yaml:"serverName"`
 	// InsecureSkipVerify accepts any certificate of Consul. Then everybody on the way to Consul can
-	// read the token. Default: true if CONSUL_HTTP_SSL_VERIFY is false, else false.
+	// read the token. Default: true if CONSUL_HTTP_SSL_VERIFY is false, otherwise false.
 	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
 }
 
-// ConfigError names the field of a Config that cannot be used. It never holds a secret.
+// ConfigError rejects a field of a Config. It never contains a secret.
 type ConfigError struct {
 	// Field is its path, such as tls.key.
 	Field string
-	// Value is what was there; empty if it must not be shown.
+	// Value is the given value; empty if it must not be shown.
 	Value string
-	// Want says what would be right.
+	// Want describes a valid value.
 	Want string
 }
 
@@ -79,8 +80,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("consul.%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// WithDefaults returns the configuration with every default filled in but those of the
-// environment, which New takes.
+// WithDefaults returns the configuration with all defaults except those from the environment, which
+// New adds.
 func (c Config) WithDefaults() Config {
 	if c.Service == "" {
 		c.Service = "bursar-coordinator"
@@ -94,10 +95,10 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// A service's name is a label of a DNS name as well.
+// A service name must also be valid as a label of a DNS name.
 var serviceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
-// Validate reports the first field that cannot be used. The error is a *ConfigError. It opens no
+// Validate returns an error about the first invalid field. The error is a *ConfigError. It opens no
 // file and makes no call.
 func (c Config) Validate() error {
 	c = c.WithDefaults()

@@ -66,10 +66,10 @@ func TestConfigurationsThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
-// heard is what a request said.
+// heard is the content of a request.
 type heard struct{ Token, Path, Datacenter, Namespace, Partition string }
 
-// listen returns an address, and what is asked for there.
+// listen returns an address, and the requests that arrive there.
 func listen(t *testing.T) (string, <-chan heard) {
 	t.Helper()
 	requests := make(chan heard, 100)

@@ -1,9 +1,9 @@
-// Package consul finds coordinators in Consul's catalog, and keeps a coordinator's registration
-// there. It does not run elections (coordinator/election does, with the Client of this package)
-// and calls no coordinator.
+// Package consul finds coordinators in Consul's catalog, and maintains a coordinator's registration
+// there. It does not run elections (coordinator/election does, with the Client of this package) and
+// calls no coordinator.
 //
-// Many goroutines may use a Client, a Finder and a Registration. A Finder and a Registration do
-// their work in Run, in the goroutine of its caller; before and after, a Finder answers with what
-// it knows. If Consul is away, or its answer cannot be right, what is known stays in use, and the
-// question is asked again with growing, jittered pauses.
+// Client, Finder and Registration are safe for concurrent use. A Finder and a Registration do their
+// work in Run, in the caller's goroutine; before and after Run, a Finder returns the last known
+// list. If Consul is unavailable, or its answer is implausible, the last list stays in use, and the
+// query is repeated with growing, jittered pauses.
 package consul

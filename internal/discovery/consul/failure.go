@@ -14,15 +14,14 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// ErrNotConsul says that an answer lacks what every one of Consul's has.
+// ErrNotConsul means that an answer lacks a header that every answer of Consul has.
 var ErrNotConsul = errors.New("the answer has no index: something else than Consul gave it")
 
-// ErrNoLeader says that the server of Consul that answered knows no leader: its answer may be
-// old.
+// ErrNoLeader means that the answering Consul server knows no leader of Consul: its answer may be
+// stale.
 var ErrNoLeader = errors.New("this server of Consul knows no leader of Consul: its answer may be old")
 
-// Current returns ErrNotConsul or ErrNoLeader if an answer to a question that any server may answer
-// cannot be used.
+// Current returns ErrNotConsul or ErrNoLeader if the answer to a stale-mode query cannot be used.
 func Current(meta *api.QueryMeta) error {
 	switch {
 	case meta.LastIndex == 0:
@@ -33,11 +32,11 @@ func Current(meta *api.QueryMeta) error {
 	return nil
 }
 
-// errHidden says that an answer is empty, and that an ACL may be why.
+// errHidden means that an answer is empty, possibly because of an ACL.
 var errHidden = errors.New("no coordinator is shown, and Consul leaves out what the caller may not read")
 
-// hides returns errHidden if an answer has no entries and an ACL may be why. Consul does not tell a
-// caller without a token whether it has left anything out.
+// hides returns errHidden if an answer has no entries and an ACL may be the reason. Consul does not
+// tell a caller without a token whether it has left out entries.
 func (c *Client) hides(entries []*api.ServiceEntry, meta *api.QueryMeta) error {
 	unknown := c.transport.token.Token() == "" && meta.DefaultACLPolicy == "deny"
 	if len(entries) == 0 && (meta.ResultsFilteredByACLs || unknown) {
@@ -46,23 +45,24 @@ func (c *Client) hides(entries []*api.ServiceEntry, meta *api.QueryMeta) error {
 	return nil
 }
 
-// staleAfter is how long a server may not have heard from its leader for its answer to count. It is
-// more than any pause between two heartbeats of Consul's servers.
+// staleAfter is how long ago a server may have last heard from its leader. It is longer than any
+// pause between two heartbeats of Consul's servers.
 const staleAfter = 2 * time.Second
 
-// Error is a call to Consul that failed.
+// Error is a failed call to Consul.
 type Error struct {
-	// Where is the address that was called.
+	// Where is the called address.
 	Where string
-	// Doing says what the call was for.
+	// Doing is the purpose of the call.
 	Doing string
-	// Hint says what to change; empty if Consul is away or troubled, and only time helps.
+	// Hint is what an operator should change; empty if Consul is unavailable or in trouble, and
+	// only waiting helps.
 	Hint string
 	Err  error
 }
 
 func (e *Error) Error() string {
-	// The error may hold a page of something else than Consul, or the value of a key.
+	// The error may contain a page of another server, or the value of a key.
 	text := fmt.Sprintf("Consul at %s: %s: %s", e.Where, e.Doing, discovery.Cut(e.Err.Error(), discovery.MaxShownError))
 	if e.Hint != "" {
 		text += ": " + e.Hint
@@ -72,17 +72,18 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refused reports that Consul, or the check of who it is, said no: time alone does not help.
+// Refused reports whether Consul, or the check of its certificate, rejected the call, so that
+// waiting alone does not help.
 func (e *Error) Refused() bool { return e.Hint != "" }
 
-// Refused reports that an error of this package, anywhere in the chain, is one that time alone
-// does not mend.
+// Refused reports whether an error of this package, anywhere in the chain, does not go away by
+// waiting.
 func Refused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Refused()
 }
 
-// Explain wraps the error of a call with what it was for, and what to do about it. It keeps nil.
+// Explain wraps the error of a call with its purpose and a hint. It returns nil for nil.
 func (c *Client) Explain(doing string, err error) error {
 	if err == nil {
 		return nil

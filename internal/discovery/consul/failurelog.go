@@ -7,8 +7,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// FailureLog logs what fails again and again: once when it begins, again when the reason is
-// another one, and once when it is over. Many goroutines may use one.
+// FailureLog logs a repeated failure: once when it begins, again when the reason changes, and once
+// when it is over. It is safe for concurrent use.
 type FailureLog struct {
 	Log *slog.Logger
 
@@ -16,18 +16,18 @@ type FailureLog struct {
 	last string
 }
 
-// Failed says that something failed.
+// Failed records a failure.
 func (l *FailureLog) Failed(message string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if text := err.Error(); text != l.last {
 		l.last = text
-		// it may name each entry of a catalog
+		// the error may name each entry of a catalog
 		l.Log.Warn(message, "error", discovery.Cut(text, discovery.MaxShownError))
 	}
 }
 
-// Worked says that it worked. It is logged only if it had failed.
+// Worked records a success. It is logged only after a failure.
 func (l *FailureLog) Worked(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,57 +19,57 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// LeaderTag marks the coordinator that leads, so that DNS knows it too:
+// LeaderTag marks the leading coordinator. DNS has it, too:
 // leader.bursar-coordinator.service.consul.
 const LeaderTag = "leader"
 
-// What a registration says of a coordinator in addition to its address and port.
+// Keys of a registration's metadata, in addition to address and port.
 const (
 	metaScheme   = "scheme"
-	metaEpoch    = "epoch"    // of the leadership, with LeaderTag
+	metaEpoch    = "epoch"    // of the term, with LeaderTag
 	metaCluster  = "cluster"  // the cluster's name
 	metaStore    = "store"    // the id of its store
-	metaReplaces = "replaces" // ids of stores that this store has taken the place of, with commas between them
+	metaReplaces = "replaces" // ids of the stores that this store has replaced, separated by commas
 )
 
-// findGap keeps a thousand agents from asking more than this often each, however restless the
-// catalog is.
+// findGap is the shortest time between two queries of one agent, so that a thousand agents cause
+// limited load, however often the catalog changes.
 const findGap = 100 * time.Millisecond
 
-// FinderOptions say what is looked for.
+// FinderOptions configure a Finder.
 type FinderOptions struct {
-	// RequireTLS leaves out coordinators whose URL is not https. It is for callers who have
-	// credentials, or who know the CA of coordinators. Otherwise anybody who may register a
-	// service could name the address that tokens are sent to, and have them sent in clear.
+	// RequireTLS leaves out coordinators whose URL is not https. It is for callers with
+	// credentials, or with the CA of coordinators. Otherwise anybody who may register a service
+	// could have tokens sent to an address of their choice, in plain text.
 	RequireTLS bool
-	// Cluster is the name of the cluster whose coordinators are looked for. Default: if all
-	// coordinators are of one cluster, that one, for as long as the Finder lives; if not, none is
-	// found. Coordinators of earlier versions do not say which cluster they are of, and count as
-	// the right one.
+	// Cluster is the name of the cluster to find. Default: if all coordinators are of one cluster,
+	// that cluster, for the life of the Finder; otherwise it finds none. Coordinators of earlier
+	// versions do not name their cluster, and always match.
 	Cluster string
-	// Pin is the cluster, if somebody else finds out which one it is: then Cluster counts for
-	// nothing. Default: the Finder's own.
+	// Pin is the cluster, if another component determines it: Cluster is then ignored. Default: the
+	// Finder's own.
 	Pin *clusterid.Pin
 	Log *slog.Logger
 }
 
-// Finder is the discovery.Finder of Consul's catalog: the coordinators whose health check passes.
+// Finder is the discovery.Finder for Consul's catalog: it finds the coordinators whose health check
+// passes.
 //
-// An answer without a coordinator does not replace one that had some: coordinators whose checks
-// fail may still answer, and a failed call costs a caller nothing.
+// An answer without coordinators does not replace a list: coordinators whose checks fail may still
+// answer, and a failed call costs a caller nothing.
 type Finder struct {
 	client  *Client
 	options FinderOptions
-	seed    maphash.Seed // spreads the callers over coordinators, if none leads
+	seed    maphash.Seed // spreads the callers over coordinators while none leads
 	pin     *clusterid.Pin
-	ownPin  bool // nobody else keeps the pin
+	ownPin  bool // no other component keeps the pin
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	list    []discovery.Coordinator
 	changed chan struct{}
 }
 
-// NewFinder returns a finder that knows nothing until it runs.
+// NewFinder returns a finder whose list is empty until Run.
 func NewFinder(client *Client, options FinderOptions) *Finder {
 	f := &Finder{client: client, options: options, seed: maphash.MakeSeed(), pin: options.Pin, changed: make(chan struct{})}
 	if f.pin == nil {
@@ -85,13 +85,13 @@ func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan st
 	return f.list, f.changed
 }
 
-// Run asks Consul until the context ends, and returns its error.
+// Run queries Consul until the context ends, and returns its error.
 func (f *Finder) Run(ctx context.Context) error {
 	odd, hidden := FailureLog{Log: f.options.Log}, FailureLog{Log: f.options.Log}
 	return f.client.Watch(ctx, Watch{
 		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
-			// any server of Consul's may answer, so that a fleet does not hang on its leader
+			// any Consul server may answer, so that a fleet does not depend on Consul's leader
 			options.AllowStale = true
 			entries, meta, err := f.client.api.Health().Service(f.client.config.Service, "", true, options)
 			if err != nil {
@@ -126,8 +126,8 @@ func (f *Finder) setCoordinators(list []discovery.Coordinator) {
 	f.changed = make(chan struct{})
 }
 
-// sort returns the coordinators among the entries: the leader first, the others in an order that
-// is this finder's own.
+// sort returns the coordinators among the entries: the leader first, the others in an order that is
+// random per finder.
 func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, error) {
 	var (
 		list   []discovery.Coordinator
@@ -147,8 +147,7 @@ func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, err
 		if !slices.Contains(list, discovery.Coordinator{URL: base}) {
 			list = append(list, discovery.Coordinator{URL: base})
 		}
-		// One that was paused while it led may not have taken its mark off yet: the later
-		// leadership counts.
+		// A leader that was paused may not have removed its mark yet: the higher epoch counts.
 		epoch, _ := strconv.ParseUint(entry.Service.Meta[metaEpoch], 10, 64)
 		if slices.Contains(entry.Service.Tags, LeaderTag) && (leader == "" || epoch > latest) {
 			leader, latest = base, epoch
@@ -174,7 +173,7 @@ func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, err
 	return list, errors.Join(errs...)
 }
 
-// baseOf is a registration's URL.
+// baseOf returns a registration's URL.
 func baseOf(entry *api.ServiceEntry) (string, error) {
 	if entry == nil || entry.Service == nil {
 		return "", errors.New("an entry without a service")

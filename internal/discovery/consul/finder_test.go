@@ -33,7 +33,7 @@ func TestFinderFollowsTheCatalog(t *testing.T) {
 	finds(t, finder, func(list []discovery.Coordinator) bool {
 		return cmp.Equal(list, []discovery.Coordinator{{URL: "http://[::1]:7070", Leads: true}, {URL: "https://a.example.com:7070"}})
 	})
-	a.Lead(2) // and b still has its mark
+	a.Lead(2) // b still has its mark
 	finds(t, finder, func(list []discovery.Coordinator) bool {
 		return cmp.Equal(list, []discovery.Coordinator{{URL: "https://a.example.com:7070", Leads: true}, {URL: "http://[::1]:7070"}})
 	})
@@ -64,8 +64,8 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	}
 }
 
-// Anybody who may register services can give them any number of long names, and the log has no use
-// for them.
+// Anybody who may register services can register many of them with long names; these must not fill
+// the log.
 func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	var log proc.Output
@@ -133,12 +133,12 @@ func TestRegistrationThatTheAgentLostIsMadeAgain(t *testing.T) {
 	eventually(t, complete)
 }
 
-// fake answers the question for coordinators; what it says can be changed.
+// fake answers the query for coordinators with changeable content.
 type fake struct {
 	url    string
 	mu     sync.Mutex
 	answer func(w http.ResponseWriter)
-	asked  chan string // the index of each question
+	asked  chan string // the index of each query
 }
 
 func pretend(t *testing.T, answer func(w http.ResponseWriter)) *fake {

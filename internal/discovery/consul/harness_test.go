@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// shared is the server of the tests that do nothing to it.
+// shared is the server for tests that do not disturb it.
 var shared *consulserver.Server
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is far beyond what anything here takes.
+// patience is far longer than anything here takes.
 const patience = 20 * time.Second
 
 func open(t *testing.T, config Config) *Client {
@@ -68,7 +68,7 @@ func open(t *testing.T, config Config) *Client {
 	return client
 }
 
-// run runs something for as long as the test, or until the function that it returns.
+// run runs f until the end of the test, or until the returned function is called.
 func run(t *testing.T, f func(context.Context) error) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,7 +82,7 @@ func run(t *testing.T, f func(context.Context) error) (end func()) {
 	return end
 }
 
-// register registers a coordinator and waits for that.
+// register registers a coordinator and waits for the first pass.
 func register(t *testing.T, client *Client, options RegistrationOptions) (r *Registration, end func()) {
 	t.Helper()
 	options.Log = slog.New(slog.DiscardHandler)
@@ -104,7 +104,7 @@ func find(t *testing.T, client *Client) *Finder {
 	return f
 }
 
-// finds waits until the finder's list is right.
+// finds waits until the finder's list satisfies right.
 func finds(t *testing.T, f discovery.Finder, right func([]discovery.Coordinator) bool) {
 	t.Helper()
 	late := time.After(patience)
@@ -121,13 +121,13 @@ func finds(t *testing.T, f discovery.Finder, right func([]discovery.Coordinator)
 	}
 }
 
-// eventually waits for what has no channel to wait on.
+// eventually polls a condition that has no channel.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
-// respondWith answers with this.
+// respondWith writes this answer.
 func respondWith(w http.ResponseWriter, status, index int, text string) {
 	if index > 0 {
 		w.Header().Set("X-Consul-Index", fmt.Sprint(index))
@@ -136,7 +136,7 @@ func respondWith(w http.ResponseWriter, status, index int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// listenTLS is listen for a server that lets in only clients with a certificate of that authority.
+// listenTLS is listen for a server that accepts only clients with a certificate of that authority.
 func listenTLS(t *testing.T, cert, key string, authority []byte) (string, <-chan heard) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(cert, key)

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Consul leaves out of an answer what a token may not read, and answers 200.
+// Consul leaves out the parts of an answer that a token may not read, and answers 200.
 func TestAnEmptyAnswerThatAnACLExplainsIsWarnedOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		token  string
@@ -26,7 +26,7 @@ func TestAnEmptyAnswerThatAnACLExplainsIsWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 100)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Query().Get("index") != "" { // the first answer has been taken
+				if r.URL.Query().Get("index") != "" { // the first answer has been used
 					asked <- struct{}{}
 					<-r.Context().Done()
 					return

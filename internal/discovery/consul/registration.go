@@ -22,41 +22,42 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// RegistrationOptions say who registers.
+// RegistrationOptions configure a Registration.
 type RegistrationOptions struct {
-	// ID is the coordinator's, different from that of every other: letters, digits, dots, dashes
-	// and underscores, at most 128.
+	// ID is the coordinator's unique id: letters, digits, dots, dashes and underscores, at most
+	// 128.
 	ID string
-	// URL is the address that everybody can call it at, with a port.
+	// URL is the coordinator's address for all callers, with a port.
 	URL string
-	// Identity is the cluster that the coordinator belongs to, and Replaces are the stores that its
-	// store has taken the place of. The catalog says both.
+	// Identity is the coordinator's cluster. Replaces are the stores that its store has replaced.
+	// The catalog has both.
 	Identity clusterid.Identity
 	Replaces []string
-	// Meta is said in the catalog as well, such as a version. "scheme", "epoch", "cluster", "store"
-	// and "replaces" are taken.
+	// Meta is additional metadata for the catalog, such as a version. "scheme", "epoch", "cluster",
+	// "store" and "replaces" are reserved.
 	Meta map[string]string
-	// TTL is how long the registration counts as healthy after a pass. There is a pass about every
-	// third of it. A shorter one finds out sooner that a coordinator is gone, and takes a shorter
-	// pause of the process, of the network or of Consul for its end. Default 3 s, at least 1 s.
+	// TTL is how long the registration stays healthy after a pass. A pass comes about every third
+	// of it. With a shorter TTL, Consul notices a dead coordinator sooner, but a shorter pause of
+	// the process, the network or Consul makes a live one unhealthy. Default 3 s, at least 1 s.
 	TTL time.Duration
-	// Alive says whether the coordinator does its work. If it returns an error, or does not return
-	// before its context ends, the check does not pass. Default always.
+	// Alive reports whether the coordinator works. If it returns an error, or does not return
+	// before its context ends, the check does not pass. Default: always alive.
 	Alive func(ctx context.Context) error
-	// Allowed says why the coordinator must not be registered now; nil: it may be. Default always.
+	// Allowed returns the reason why the coordinator must not be registered now; nil: it may be.
+	// Default: always allowed.
 	Allowed func(ctx context.Context) error
-	// Passed is called after each pass, in Run's goroutine; start is from before the pass. It may
-	// take what remains of the context. Default nothing.
+	// Passed is called after each pass, in Run's goroutine; start is the time before the pass. It
+	// may use the rest of the context's time. Default: nothing.
 	Passed func(ctx context.Context, start time.Time)
 	Log    *slog.Logger
 }
 
-// Registration keeps a coordinator in Consul's catalog, healthy as long as it works.
+// Registration keeps a coordinator in Consul's catalog, and healthy while the coordinator works.
 //
-// Its health check is a TTL check that the coordinator passes itself, from its own loop. A check
-// by Consul's agent would need a certificate if coordinators verify their callers, and would see
-// that a listener answers, not that the loop runs. The session of an election is bound to the same
-// check, so health and the right to lead are one fact.
+// Its health check is a TTL check that the coordinator passes from its own loop. A check by
+// Consul's agent would need a certificate if coordinators verify their callers. It would show that
+// a listener answers, not that the loop runs. The session of an election is bound to the same
+// check, so that health and the right to lead always agree.
 type Registration struct {
 	client  *Client
 	options RegistrationOptions
@@ -64,25 +65,25 @@ type Registration struct {
 	port    int
 	scheme  string
 	check   string
-	wake    chan struct{} // has room for one
+	wake    chan struct{} // capacity 1
 
-	mu      sync.Mutex // guards what follows
-	epoch   uint64     // of the leadership to be marked
+	mu      sync.Mutex // guards the fields below
+	epoch   uint64     // of the term to be marked
 	leads   bool
-	version uint64        // counts the changes of what is to be said
+	version uint64        // counts the changes of the registration
 	passed  time.Time     // the start of the last pass
 	first   chan struct{} // closed by the first pass
-	refusal error         // why the check does not pass, if time alone does not help
+	refusal error         // why the check does not pass, if waiting does not help
 
-	// Run's own.
+	// Only for Run.
 	toldVersion uint64 // the version that the agent has; 0: none
-	toldToken   string // the token then, which the agent goes on to use
+	toldToken   string // the token at that time, which the agent continues to use
 }
 
 var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// NewRegistration returns a registration that is made when it runs. The error is a *ConfigError or
-// a *discovery.URLError.
+// NewRegistration returns a registration that begins with Run. The error is a *ConfigError or a
+// *discovery.URLError.
 func NewRegistration(client *Client, options RegistrationOptions) (*Registration, error) {
 	base, err := discovery.ParseURL(options.URL)
 	if err != nil {
@@ -121,19 +122,18 @@ func NewRegistration(client *Client, options RegistrationOptions) (*Registration
 	return r, nil
 }
 
-// ServiceID is the registration's name in Consul's agent.
+// ServiceID returns the registration's id in Consul's agent.
 func (r *Registration) ServiceID() string { return r.client.config.Service + "-" + r.options.ID }
 
-// CheckID is the name of its health check. It is another one each time the coordinator starts, so
-// that the session that an earlier start left behind ends with the check that it was bound to, and
-// is not kept alive by this one's.
+// CheckID returns the id of its health check. It differs for each start of the coordinator. So the
+// session of an earlier start ends with its own check, and this start's check does not keep it
+// alive.
 func (r *Registration) CheckID() string { return r.check }
 
-// Lead marks the coordinator as the one that leads, with its epoch, at the next pass, which is
-// now.
+// Lead marks the coordinator as the leader, with its epoch, at the next pass, which it triggers.
 func (r *Registration) Lead(epoch uint64) { r.mark(true, epoch) }
 
-// Follow takes the mark off.
+// Follow removes the mark.
 func (r *Registration) Follow() { r.mark(false, 0) }
 
 func (r *Registration) mark(leads bool, epoch uint64) {
@@ -152,14 +152,14 @@ func (r *Registration) mark(leads bool, epoch uint64) {
 	}
 }
 
-// LastPass is when the last pass began; zero before the first.
+// LastPass returns the start of the last pass; zero before the first.
 func (r *Registration) LastPass() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passed
 }
 
-// Registered waits for the first pass. The error is the context's, or why Consul refuses.
+// Registered waits for the first pass. The error is the context's, or Consul's refusal.
 func (r *Registration) Registered(ctx context.Context) error {
 	ticker := time.NewTicker(firstPause)
 	defer ticker.Stop()
@@ -180,8 +180,8 @@ func (r *Registration) Registered(ctx context.Context) error {
 	}
 }
 
-// Run registers, passes the check about every third of the TTL until the context ends, then
-// deregisters, and returns the context's error.
+// Run registers the coordinator, passes the check about every third of the TTL until the context
+// ends, then deregisters, and returns the context's error.
 func (r *Registration) Run(ctx context.Context) error {
 	defer r.deregister(ctx)
 	silent, marking := FailureLog{Log: r.options.Log}, FailureLog{Log: r.options.Log}
@@ -225,7 +225,7 @@ func (r *Registration) waitForNext(ctx context.Context, wait time.Duration) erro
 	return nil
 }
 
-// setRefusal keeps what waiting does not mend, for Registered.
+// setRefusal stores an error that does not go away by waiting, for Registered.
 func (r *Registration) setRefusal(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,7 +235,7 @@ func (r *Registration) setRefusal(err error) {
 	}
 }
 
-// passCheck passes the check once. It takes no longer than a third of the TTL.
+// passCheck passes the check once, within a third of the TTL.
 func (r *Registration) passCheck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
 	defer cancel()
@@ -265,7 +265,7 @@ func (r *Registration) passCheck(ctx context.Context) error {
 	return nil
 }
 
-// leave takes the registration back, if there is one.
+// leave removes the registration, if there is one.
 func (r *Registration) leave(ctx context.Context) {
 	if r.toldVersion != 0 {
 		r.deregister(ctx)
@@ -293,8 +293,8 @@ func (r *Registration) update(ctx context.Context) error {
 	return r.client.Explain("pass the health check", update())
 }
 
-// refresh registers again if the registration has changed, or the token. It comes after a pass and
-// apart from it: an agent that is slow at this must not cost the coordinator its health.
+// refresh registers again if the registration or the token has changed. It is separate from the
+// pass: an agent that is slow at this must not make the coordinator unhealthy.
 func (r *Registration) refresh(ctx context.Context) error {
 	r.mu.Lock()
 	fresh := r.toldVersion == r.version
@@ -307,7 +307,7 @@ func (r *Registration) refresh(ctx context.Context) error {
 	return r.register(ctx)
 }
 
-// register tells the agent everything. A check that it has already stays as it is.
+// register sends the whole registration to the agent. The state of an existing check stays.
 func (r *Registration) register(ctx context.Context) error {
 	r.mu.Lock()
 	leads, epoch, version := r.leads, r.epoch, r.version
@@ -343,14 +343,14 @@ func (r *Registration) service(leads bool, epoch uint64) *api.AgentServiceRegist
 		ID: r.ServiceID(), Name: r.client.config.Service, Address: r.host, Port: r.port, Tags: tags, Meta: meta,
 		Check: &api.AgentServiceCheck{
 			CheckID: r.CheckID(), Name: "The coordinator's loop turns", TTL: r.options.TTL.String(), Status: api.HealthPassing,
-			// One that never comes back, such as a machine that was replaced, does not stay in the
-			// catalog for ever.
+			// A coordinator that never returns, for example because its machine was replaced, is
+			// removed from the catalog after this time.
 			DeregisterCriticalServiceAfter: "10m",
 		},
 	}
 }
 
-// deregister is the last thing that is done, when Run's context has ended already.
+// deregister is the last step, after Run's context has ended.
 func (r *Registration) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.client.config.Timeout, 2*time.Second))
 	defer cancel()

@@ -12,14 +12,14 @@ import (
 	"github.com/bursar/bursar/internal/clusterid"
 )
 
-// OccupiedError says that coordinators of another cluster are registered by the name of this
-// one's.
+// OccupiedError reports that coordinators of another cluster are registered with this cluster's
+// service name.
 type OccupiedError struct {
 	Service    string
 	Own, Other clusterid.Identity
-	// URL is one of theirs.
+	// URL is the address of one of them.
 	URL string
-	// Gone says that they are not registered any more, and may come back.
+	// Gone says that they are no longer registered, but may come back.
 	Gone bool
 }
 
@@ -32,24 +32,24 @@ func (e *OccupiedError) Error() string {
 		e.Other, e.URL, state, e.Service, e.Own)
 }
 
-// rivalsGone is for how long no coordinator of the other cluster may be registered before this one
-// takes the name. The other one keeps its name over a restart.
+// rivalsGone is how long the other cluster must be without registrations before this one takes the
+// name. So the other one keeps its name over a restart.
 const rivalsGone = 30 * time.Second
 
-// RivalsOptions say whose rivals are looked for.
+// RivalsOptions configure Rivals.
 type RivalsOptions struct {
 	Own clusterid.Identity
 	// ServiceID is this coordinator's own registration.
 	ServiceID string
-	// Told is called when the result of the look changes; nil: there is no other cluster. yields
-	// says that this coordinator must not serve, because the other cluster has had the name for
-	// longer. It must not block.
+	// Told is called when the result changes; nil: there is no other cluster. yields says that this
+	// coordinator must not serve, because the other cluster has had the name for longer. It must
+	// not block.
 	Told func(err error, yields bool)
 	Log  *slog.Logger
 }
 
-// Rivals finds coordinators of other clusters that are registered by the same name. The cluster
-// whose oldest registration is the oldest of all keeps the name.
+// Rivals finds coordinators of other clusters with the same service name. The cluster with the
+// oldest registration keeps the name.
 type Rivals struct {
 	client  *Client
 	options RivalsOptions
@@ -59,24 +59,24 @@ type Rivals struct {
 	looked  bool
 	found   *OccupiedError // nil: none
 	yields  bool
-	lastHas time.Time // when another cluster was seen last
+	lastHas time.Time // when another cluster was last seen
 	peers   int       // healthy coordinators of the own cluster, without this one
 }
 
-// Peers is how many other coordinators of this one's cluster are healthy, by Consul's word. Those
-// of earlier versions do not count.
+// Peers returns the number of other healthy coordinators of this cluster in Consul. Coordinators of
+// earlier versions do not count.
 func (r *Rivals) Peers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.peers
 }
 
-// NewRivals returns Rivals that know nothing before their first look.
+// NewRivals returns Rivals without a result until the first query.
 func NewRivals(client *Client, options RivalsOptions) *Rivals {
 	return &Rivals{client: client, options: options, gone: rivalsGone}
 }
 
-// Run looks until the context ends, and returns its error.
+// Run queries Consul until the context ends, and returns its error.
 func (r *Rivals) Run(ctx context.Context) error {
 	return r.client.Watch(ctx, Watch{
 		About: "look for coordinators of other clusters", Gap: findGap, Wait: 10 * time.Second, Log: r.options.Log,
@@ -85,7 +85,7 @@ func (r *Rivals) Run(ctx context.Context) error {
 }
 
 func (r *Rivals) ask(options *api.QueryOptions) (*api.QueryMeta, error) {
-	options.AllowStale = true // any server of Consul's may answer
+	options.AllowStale = true // any Consul server may answer
 	entries, meta, err := r.client.api.Health().Service(r.client.config.Service, "", false, options)
 	if err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func (r *Rivals) ask(options *api.QueryOptions) (*api.QueryMeta, error) {
 	return meta, nil
 }
 
-// Allowed reports why this coordinator may not be registered, as an *OccupiedError. The first call
-// asks Consul, and returns its error.
+// Allowed returns the reason why this coordinator may not be registered, as an *OccupiedError. The
+// first call queries Consul, and may return its error.
 func (r *Rivals) Allowed(ctx context.Context) error {
 	r.mu.Lock()
 	looked := r.looked
@@ -119,7 +119,7 @@ func (r *Rivals) Allowed(ctx context.Context) error {
 	return nil
 }
 
-// judge takes the registrations. Those without a cluster, of an earlier version, count as this
+// judge evaluates the registrations. Those of earlier versions, without a cluster, count as this
 // cluster's.
 func (r *Rivals) judge(entries []*api.ServiceEntry, now time.Time) {
 	var oldest, theirs uint64 // indexes in Consul; 0: there is none

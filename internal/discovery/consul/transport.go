@@ -17,21 +17,21 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// The most that is read of one answer, in bytes, after it was decompressed (some 4,000
-// coordinators), and of its headers.
+// Limits on one answer, in bytes: after decompression (about 4,000 coordinators), and for its
+// headers.
 const (
 	maxAnswer  = 4 << 20
 	maxHeaders = 64 << 10
 )
 
-// transport is the way to Consul: it puts the token on every request and makes the connections,
-// with what the files say at that moment.
+// transport makes the connections to Consul and adds the token to every request, from the present
+// content of the files.
 type transport struct {
 	base  *http.Transport
 	token *credential.TokenSource
 }
 
-// tokenOf goes by Consul's own order: the configuration before the environment, there the file
+// tokenOf follows Consul's own order: the configuration before the environment, and there the file
 // before the variable.
 func tokenOf(c Config) credential.Token {
 	if c.TokenFile != "" || c.Token != "" {
@@ -40,7 +40,7 @@ func tokenOf(c Config) credential.Token {
 	return credential.Token{File: os.Getenv(api.HTTPTokenFileEnvName), Text: os.Getenv(api.HTTPTokenEnvName)}
 }
 
-// newTransport changes the transport that it gets.
+// newTransport modifies base.
 func newTransport(base *http.Transport, settings api.TLSConfig, source credential.Token, later bool, log *slog.Logger) (*transport, error) {
 	secret, err := source.Open(credential.Options{Field: "consul.tokenFile", Log: log, Later: later})
 	if err != nil {
@@ -74,7 +74,7 @@ func newTransport(base *http.Transport, settings api.TLSConfig, source credentia
 		}
 		config := files.Config(host)
 		config.NextProtos = []string{"http/1.1"}
-		config.InsecureSkipVerify = settings.InsecureSkipVerify // as the operator says
+		config.InsecureSkipVerify = settings.InsecureSkipVerify // the operator's setting
 		if roots != nil {
 			config.RootCAs = roots
 		}
@@ -89,13 +89,13 @@ func newTransport(base *http.Transport, settings api.TLSConfig, source credentia
 		return secure, nil
 	}
 	if source.IsSet() {
-		base.DialContext = discovery.DialKnown(dial) // what is dialed without TLS
+		base.DialContext = discovery.DialKnown(dial) // for connections without TLS
 	}
 	return &transport{base: base, token: secret}, nil
 }
 
-// rootsOf reads the folder of CAs that only the environment can name; nil if there is none, or if
-// a file goes before it.
+// rootsOf reads the folder of CAs, which only the environment can name; nil if there is none, or if
+// a file has priority.
 func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
 	if settings.CAPath == "" || settings.CAFile != "" {
 		return nil, nil //nolint:nilnil // said above

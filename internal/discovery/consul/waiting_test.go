@@ -12,7 +12,7 @@ import (
 	server "github.com/bursar/bursar/test/consul"
 )
 
-// Consul answers a question that it held with other headers than one that it answers at once.
+// Consul answers a held query with other headers than one that it answers at once.
 func TestFinderHearsOfChangesWhileItWaits(t *testing.T) {
 	s := server.Start(t, server.Options{})
 	c, err := New(Config{Address: s.Address}, slog.New(slog.DiscardHandler))

@@ -13,57 +13,55 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Watch is a question that is asked again and again, each time to be answered when the answer is
-// another one.
+// Watch is a repeated blocking query.
 type Watch struct {
-	// About is what it is about, for errors and logs.
+	// About is its purpose, for errors and logs.
 	About string
-	// Ask asks once, with these options, and takes what it learns. It returns an error for an
-	// answer that cannot be right as well: nothing of that may be taken, and it is asked again
-	// after a pause.
+	// Ask queries once with these options and uses the answer. It must return an error for an
+	// implausible answer and not use it; the query is then repeated after a pause.
 	Ask func(options *api.QueryOptions) (*api.QueryMeta, error)
-	// Wait is how long Consul may hold the question; 0 is the configuration's.
+	// Wait is how long Consul may hold the query; 0 means the configured time.
 	Wait time.Duration
-	// Gap is the least time from one question to the next: it bounds the load if answers come all
-	// the time.
+	// Gap is the shortest time between the starts of two queries: it bounds the load if answers
+	// change all the time.
 	Gap time.Duration
-	// Hurried reports whether the answer is needed as soon as it is another one, and a channel that
-	// is closed when that may have changed. Then no question is held, since a server that hangs
-	// would hold it, too: they are short, and follow each other at hurriedGap. Default: never.
+	// Hurried reports whether the next change is needed at once, and returns a channel that is
+	// closed when this may have changed. No query is then held, because a hanging server would hold
+	// it, too: queries are short, and hurriedGap apart. Default: never.
 	Hurried func() (hurried bool, changed <-chan struct{})
 	Log     *slog.Logger
 }
 
 const (
-	// hurriedTime is how long one question may take in a hurry. Consul's servers answer within
-	// milliseconds; one that hangs, or has just lost its leader, costs no more than this.
+	// hurriedTime is the time limit of one query in a hurry. Consul's servers answer within
+	// milliseconds; a server that hangs, or has just lost its leader, costs at most this time.
 	hurriedTime = time.Second
-	// hurriedGap is the least time between two of them.
+	// hurriedGap is the shortest time between two of them.
 	hurriedGap = 200 * time.Millisecond
-	// lateAnswer is how much later than Consul's own limit the answer to a held question may come.
+	// lateAnswer is how long after Consul's own limit the answer of a held query may come.
 	lateAnswer = 2 * time.Second
 )
 
-// errHurry ends a question that is held when the answer is needed soon.
+// errHurry ends a held query when the answer is needed at once.
 var errHurry = errors.New("the answer is needed soon")
 
-// Pauses after failures, jittered by half: soon enough for a Consul that was restarted, rare
-// enough for one that is down for a day.
+// Pauses after failures, jittered by half: short enough for a restarted Consul, and long enough for
+// one that is down for a day.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 10 * time.Second
 )
 
-// pauses returns the growing pauses between attempts that fail.
+// pauses returns the growing pauses between failed attempts.
 func pauses(last time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(last), backoff.WithMaxElapsedTime(0))
 }
 
-// Watch asks until the context ends, and returns its error. It follows Consul's rules for blocking
-// queries (https://developer.hashicorp.com/consul/api-docs/features/blocking): an index that went
-// back is given up, an index is never 0 in a question that is to be held, and after a failure the
-// next question is not held at all. One goroutine may use it.
+// Watch queries until the context ends, and returns its error. It follows Consul's rules for
+// blocking queries (https://developer.hashicorp.com/consul/api-docs/features/blocking): it resets
+// an index that went back, never sends the index 0 in a query that is to be held, and does not let
+// the first query after a failure be held. It is not safe for concurrent use.
 func (c *Client) Watch(ctx context.Context, w Watch) error {
 	var (
 		index  uint64
@@ -88,16 +86,16 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 			index = 0
 		case err != nil:
 			silent.Failed("Consul does not tell: what is known stays in use", c.Explain(w.About, err))
-			// The next question is answered at once. Consul may have lost its data meanwhile and
-			// count from the beginning: a question with the earlier index would be held for its
-			// whole wait.
+			// The next query must be answered at once. Consul may have lost its data meanwhile and
+			// restarted its index: a query with the old index would be held for the whole wait
+			// time.
 			index = 0
 			rest = pause.NextBackOff()
 		default:
 			silent.Worked("Consul tells again")
 			if index > 0 {
-				// Not after a question without an index, which may be answered by what fails the
-				// one after it.
+				// Not after a query without an index: a proxy may answer that one and fail the
+				// next.
 				pause.Reset()
 			}
 			index = nextIndex(index, meta.LastIndex)
@@ -114,7 +112,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 	}
 }
 
-// hurried is Hurried with its default.
+// hurried calls Hurried, if it is set.
 func (w Watch) hurried() bool {
 	if w.Hurried == nil {
 		return false
@@ -123,8 +121,8 @@ func (w Watch) hurried() bool {
 	return hurried
 }
 
-// ask gives Consul the time to hold the question, what it adds to spread the answers (a
-// sixteenth), and that of a call. The error is errHurry if the answer is needed sooner.
+// ask sends one query. Its deadline includes Consul's wait time, Consul's random addition (a
+// sixteenth), and the time of a call. The error is errHurry if the answer is needed sooner.
 func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Duration) (*api.QueryMeta, error) {
 	deadline := c.config.Timeout
 	switch {
@@ -157,7 +155,7 @@ func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Durat
 	return meta, err
 }
 
-// awaitHurry ends a question when the answer is needed soon.
+// awaitHurry ends a query when the answer is needed at once.
 func (w Watch) awaitHurry(ctx context.Context, end context.CancelCauseFunc) {
 	for {
 		hurried, changed := w.Hurried()
@@ -173,8 +171,8 @@ func (w Watch) awaitHurry(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// nextIndex follows Consul's rules for its indexes. If an index went back, as after a restored
-// snapshot, it begins again. 0 would make a question that does not wait.
+// nextIndex follows Consul's rules for indexes. If an index went back, for example after a restored
+// snapshot, it starts over. 0 would make a query that is not held.
 func nextIndex(before, got uint64) uint64 {
 	switch {
 	case got < before:

@@ -13,14 +13,14 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// question is what a watch asked, and when.
+// question is one query of a watch, with its time.
 type question struct {
 	index uint64
 	at    time.Duration
 }
 
-// watched runs a watch against answers that a function makes, for some time of the bubble, and
-// returns what it asked.
+// watched runs a watch against a function's answers for a time in a synctest bubble, and returns
+// the queries.
 func watched(t *testing.T, length time.Duration, answer func(ctx context.Context, asked []question) (uint64, error)) (asked []question) {
 	t.Helper()
 	client, err := New(Config{Address: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
@@ -54,8 +54,8 @@ func indexes(asked []question) []uint64 {
 
 var errAway = errors.New("connection refused")
 
-// A Consul that has lost its data counts from the beginning: a question with the index that was
-// reached before would be held for its whole wait, though the answer is another one.
+// A Consul that has lost its data restarts its index: a query with the old index would be held for
+// the whole wait time, although the answer has changed.
 func TestQuestionAfterAFailureIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := watched(t, 9*time.Second, func(ctx context.Context, asked []question) (uint64, error) {
@@ -94,8 +94,8 @@ func TestIndexThatWentBackInAnAnswerIsResetOnce(t *testing.T) {
 	})
 }
 
-// What answers at once and fails whatever it should hold, as some proxies do, is not asked at the
-// pace of the first failure for ever.
+// A server that answers at once and fails every held query, as some proxies do, is not asked at the
+// rate of the first failure for ever.
 func TestPausesGrowThoughQuestionsThatAreNotHeldAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := watched(t, 10*time.Minute, func(_ context.Context, asked []question) (uint64, error) {
@@ -110,7 +110,7 @@ func TestPausesGrowThoughQuestionsThatAreNotHeldAreAnswered(t *testing.T) {
 	})
 }
 
-// The pause is the first one again after a question that was held.
+// The pauses start over after a held query was answered.
 func TestPausesBeginAnewAfterAQuestionThatWasHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 20
@@ -155,8 +155,8 @@ func (h *hurry) get() (bool, <-chan struct{}) {
 	return h.on, h.changed
 }
 
-// A server of Consul's that hangs holds a question for its whole time. When the answer is needed
-// soon, that question is given up, and those that follow are short and not held.
+// A hanging Consul server holds a query for its whole time. When the answer is needed at once, that
+// query is canceled, and the following ones are short and not held.
 func TestQuestionsInAHurryAreNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := New(Config{Address: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
@@ -202,7 +202,7 @@ func TestQuestionsInAHurryAreNotHeld(t *testing.T) {
 	})
 }
 
-// A server that knows no leader answers from what it knew: that is no answer.
+// A server that knows no leader answers from old data: that is no answer.
 func TestAnswersWithoutALeaderDoNotCount(t *testing.T) {
 	for _, c := range []struct {
 		meta api.QueryMeta
