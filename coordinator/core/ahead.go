@@ -11,69 +11,70 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Ahead keeps what a leadership begins with filed, while another coordinator leads: what is left to
-// read when this one begins to lead is what has changed since it last looked. It is never believed:
-// the store's records must lead without a gap from the state that it has to the present one; and
-// before it is led with, it must turn out to have as many live allocations as the store, with the
-// same sum of ids, and as many hosts. It has no goroutine.
+// Ahead keeps a copy of the initial state of a leadership while another coordinator leads. When
+// this one begins to lead, it need only read the latest changes. The copy is never trusted: the
+// store's records must lead without a gap from the copy's state to the present one. And before a
+// leadership uses it, it must have as many live allocations as the store, with the same sum of ids,
+// and as many hosts. Ahead has no goroutine.
 type Ahead struct {
 	store    store.Store
 	config   ledger.Config
 	addFiles func(*ledger.Snapshot)
 
-	filed *ledger.Filed // nil: nothing is
-	mark  store.Mark    // of the state that is filed
-	// tells says that the store's meta told what the rows of ended allocations would, in the state
-	// that was read whole. It still does: only a version that keeps no records can change that.
+	filed *ledger.Filed // nil: no copy
+	mark  store.Mark    // the state of the copy
+	// tells says that, when the whole store was last read, its meta told everything that the rows
+	// of ended allocations would. It still does: only a version that keeps no records can change
+	// that.
 	tells bool
 	// quotas and providers are those of the store in that state.
 	quotas    []ledger.Quota
 	providers []ledger.ProviderRecord
-	whole     int // how many times in a row everything had to be read
+	whole     int // how many times in a row the whole store was read
 }
 
-// Ahead returns one for this core, with nothing filed. addFiles adds the rules and the providers of
+// Ahead returns an Ahead of this core, without a copy. addFiles adds the rules and the providers of
 // files to those of the store; nil: there are no files. The core does not use it by itself.
 func (c *Core) Ahead(s store.Store, addFiles func(*ledger.Snapshot)) *Ahead {
 	return &Ahead{store: s, config: c.config, addFiles: addFiles}
 }
 
-// Why a leadership does not begin with what is filed.
+// The reasons why a leadership does not begin with the copy.
 var (
 	ErrNothingFiled = errors.New("there is no copy")
-	// ErrUnproven: what is filed may be wrong. Everything must be loaded.
+	// ErrUnproven means that the copy may be wrong. The whole store must be loaded.
 	ErrUnproven = errors.New("the copy is not proven")
 )
 
 var errChanged = errors.New("somebody else has committed since this coordinator took the lead")
 
-// Why the store cannot be followed now.
+// The reasons why the store cannot be followed now.
 var (
-	// ErrNoRecords: that will be so until a coordinator of this version leads.
+	// ErrNoRecords lasts until a coordinator of this version leads.
 	ErrNoRecords = errors.New("the store has no record of its latest change: an earlier version has made it, or bursar store set-aside")
-	// ErrBehind: what is filed is too old already.
+	// ErrBehind means that the copy is already too old.
 	ErrBehind = errors.New("the store changes faster than it can be read")
 )
 
-// Prepared reports whether there is something filed.
+// Prepared reports whether there is a copy.
 func (a *Ahead) Prepared() bool { return a.filed != nil }
 
-// Drop forgets what is filed.
+// Drop drops the copy.
 func (a *Ahead) Drop() {
 	a.filed, a.mark, a.tells, a.quotas, a.providers, a.whole = nil, store.Mark{}, false, nil, nil, 0
 }
 
-// Follow catches up with the store. If that cannot be read, what is filed stays: it is only older.
-// Errors: ErrNoRecords (nothing is filed then), ErrBehind, store.ErrNotFollowed, which will not
-// change; *PanicError and those of ledger.File (nothing is filed then).
+// Follow updates the copy from the store. If the store cannot be read, the copy stays as it is.
+// Errors: ErrNoRecords (drops the copy), ErrBehind, store.ErrNotFollowed (permanent), *PanicError
+// and those of ledger.File (drop the copy).
 func (a *Ahead) Follow(ctx context.Context) error {
 	f, err := a.store.Follow(ctx, a.mark)
 	if err != nil {
-		return err //nolint:wrapcheck // says it
+		return err //nolint:wrapcheck // it is complete
 	}
 	if f.Mark == (store.Mark{}) {
 		a.Drop()
-		if f.Meta.Epoch == 0 { // nobody has led yet: there is nothing
+		if f.Meta.Epoch == 0 { // no coordinator has led yet: the store is empty
 			return nil
 		}
 		return ErrNoRecords
@@ -83,14 +84,14 @@ func (a *Ahead) Follow(ctx context.Context) error {
 	}
 	if !f.Whole {
 		a.whole = 0
-	} else if a.whole++; a.whole > 2 { // a change of leader may be the reason for one more
+	} else if a.whole++; a.whole > 2 { // a change of leader may cause another one
 		return ErrBehind
 	}
 	return nil
 }
 
-// takeIn files a state of the store, or what has changed. A panic is an error. After an error
-// nothing is filed.
+// takeIn applies the whole state of the store, or its changes, to the copy. It returns a panic as
+// an error. After an error there is no copy.
 func (a *Ahead) takeIn(f *store.Followed) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -115,8 +116,8 @@ func (a *Ahead) takeIn(f *store.Followed) (err error) {
 	return a.refile()
 }
 
-// refile files everything again if other rules or providers are in force. All allocations count
-// elsewhere then.
+// refile makes the copy again if other rules or providers are in force, because all allocations
+// then count on other accounts.
 func (a *Ahead) refile() error {
 	var rows ledger.Snapshot
 	a.addRules(&rows)
@@ -142,19 +143,19 @@ func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 	return nil
 }
 
-// Loaded is what a leadership begins with.
+// Loaded is the initial state of a leadership.
 type Loaded struct {
 	ledger.Snapshot
 
-	// Why says why everything was read, and filed in the meantime. nil: what was filed is used.
+	// Why is the reason for reading the whole store. nil: the copy was used.
 	Why error
-	// Prove compares what was filed with the store, see ErrUnproven. Until then nobody may be told
-	// what a ledger says that is made of it. nil: everything was read.
+	// Prove compares the copy with the store, see ErrUnproven. Until it returns nil, no caller may
+	// get data of a ledger that was made from the copy. nil: the whole store was read.
 	Prove func(context.Context) error
 }
 
-// Load is as the function Load, but takes what is filed if the store's records lead to it. What was
-// filed is used up.
+// Load is like the function Load, but uses the copy if the store's records lead to it. The copy is
+// used up.
 func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (loaded Loaded, err error) {
 	defer a.Drop()
 	if a.filed != nil && (whole || !a.tellsAll(ctx, meta)) {
@@ -173,7 +174,7 @@ func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whol
 	return loaded, err
 }
 
-// tellsAll is the function tellsAll, but asks the store only if nothing else tells.
+// tellsAll is like the function tellsAll, but reads the store only if the copy does not tell.
 func (a *Ahead) tellsAll(ctx context.Context, meta store.Meta) bool {
 	if a.tells {
 		return ledger.TellsTimes(meta.Time, meta.LastID)
@@ -181,7 +182,7 @@ func (a *Ahead) tellsAll(ctx context.Context, meta store.Meta) bool {
 	return tellsAll(ctx, a.store, meta)
 }
 
-// proof compares what is filed, as it is now, with the store, when it is called.
+// proof returns a function that compares the copy's current state with the store.
 func (a *Ahead) proof(meta store.Meta) func(context.Context) error {
 	has := store.Totals{Epoch: meta.Epoch, Live: a.filed.Len()}
 	a.filed.EachID(func(id ledger.ID) { has.IDs += store.SumOfIDs(id) })
@@ -191,7 +192,7 @@ func (a *Ahead) proof(meta store.Meta) func(context.Context) error {
 		stored, err := from.Totals(ctx)
 		switch {
 		case err != nil:
-			return err //nolint:wrapcheck // says it
+			return err //nolint:wrapcheck // it is complete
 		case stored.Epoch != has.Epoch:
 			return &store.DeposedError{Epoch: has.Epoch, Stored: stored.Epoch}
 		case stored != has:
@@ -201,12 +202,12 @@ func (a *Ahead) proof(meta store.Meta) func(context.Context) error {
 	}
 }
 
-// loadAndFile reads everything, and files live allocations while others are still read. If they
-// cannot be filed, they are in the snapshot: Lead finds what is wrong with them.
+// loadAndFile loads the whole store, and makes the ledger's index of live allocations during the
+// load. If that fails, the snapshot has the rows instead: Lead then finds the fault.
 func (a *Ahead) loadAndFile(ctx context.Context, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
 	var refused error
 	snapshot, err := Load(ctx, a.store, meta, since, whole, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
-		if len(rows) == 0 { // from the beginning
+		if len(rows) == 0 { // the load starts again
 			a.Drop()
 		}
 		refused = a.add(rest, rows)
@@ -222,7 +223,7 @@ func (a *Ahead) loadAndFile(ctx context.Context, meta store.Meta, since time.Tim
 	return snapshot, err
 }
 
-// add files rows that are loaded. A panic is an error.
+// add adds loaded rows to the copy. It returns a panic as an error.
 func (a *Ahead) add(rest *ledger.Snapshot, rows []ledger.Allocation) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -236,7 +237,7 @@ func (a *Ahead) add(rest *ledger.Snapshot, rows []ledger.Allocation) (err error)
 	return a.filed.Add(rows) //nolint:wrapcheck // the rows are loaded again
 }
 
-// take returns what is filed, brought up to the present state of the store.
+// take returns the copy, updated to the present state of the store.
 func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
 	if a.filed == nil {
 		return ledger.Snapshot{}, ErrNothingFiled
@@ -244,10 +245,10 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 	f, err := a.store.CatchUp(ctx, a.mark)
 	switch {
 	case err != nil:
-		return ledger.Snapshot{}, err //nolint:wrapcheck // says it
+		return ledger.Snapshot{}, err //nolint:wrapcheck // it is complete
 	case f.Meta.Epoch != meta.Epoch:
 		return ledger.Snapshot{}, &store.DeposedError{Epoch: meta.Epoch, Stored: f.Meta.Epoch}
-	case f.Meta.Sequence != meta.Sequence: // in a store that was put back since, in the same epoch
+	case f.Meta.Sequence != meta.Sequence: // the store was restored since, in the same epoch
 		return ledger.Snapshot{}, errChanged
 	}
 	if err := a.takeIn(&f); err != nil {

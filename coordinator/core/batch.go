@@ -8,24 +8,24 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Batch is what one commit covers: the changed rows, and the callers that are answered when they
-// are durable.
+// Batch is the content of one commit: the changed rows, and the callers to answer when they are
+// durable.
 type Batch struct {
 	store.Batch
 	Commands []Command
 	answered atomic.Bool
-	after    uint64         // the revision of the batch before
+	after    uint64         // the revision of the previous batch
 	grace    time.Duration  // the least time to live after a load
 	stored   ledger.Instant // when it became durable
 }
 
-// Stored says when the batch became durable, by the ledger's time. It is called before Answer.
-// Done may come later.
+// Stored sets the ledger's time at which the batch became durable. It is called before Answer. Done
+// may come later.
 func (b *Batch) Stored(at ledger.Instant) { b.stored = at }
 
-// Answer answers every caller that the batch covers: nil if it is durable, else why that is not
-// known. Only the first call has an effect, so a commit may be given up while it is still in
-// flight.
+// Answer answers every caller of the batch: with nil if it is durable, otherwise with the reason
+// why that is unknown. Only the first call has an effect, so the loop may give up a commit that is
+// still in flight.
 func (b *Batch) Answer(err error) {
 	if !b.answered.CompareAndSwap(false, true) {
 		return

@@ -2,8 +2,8 @@ package core
 
 import "github.com/bursar/bursar/coordinator/ledger"
 
-// Begin does what is due before the next command. An error is as for Do. Without it Do does the
-// same.
+// Begin does the work that is due before the next command. Do returns the same errors, and does
+// this work itself if Begin was not called.
 func (c *Core) Begin(now ledger.Instant) error {
 	if c.ledger == nil || c.fault != nil {
 		return c.Fault()

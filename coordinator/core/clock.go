@@ -7,11 +7,11 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Clock tells the time in two ways.
+// Clock has the time of day and a monotonic clock.
 type Clock interface {
-	// Now is the time of day. People and time servers set it, both ways.
+	// Now is the time of day. Operators and time servers set it forward and back.
 	Now() time.Time
-	// Elapsed is how long the clock has run since some fixed moment. Nobody sets it.
+	// Elapsed is the time since some fixed moment. It is monotonic.
 	Elapsed() time.Duration
 }
 
@@ -24,35 +24,34 @@ type Steady struct {
 	start time.Duration
 }
 
-// NewSteady returns one that starts at the clock's time of day. A time before 1970, of a machine
-// whose clock was never set, counts as 1970: instants below zero mean nothing.
+// NewSteady returns a clock that starts at the time of day. A time before 1970, of a machine whose
+// clock was never set, counts as 1970: instants below zero have no meaning.
 func NewSteady(clock Clock) Steady {
 	return Steady{clock: clock, base: max(ledger.At(clock.Now()), 1), start: clock.Elapsed()}
 }
 
-// Earliest is the earlier of two times: the time of day as it is set now, and Now. The ledger's
-// time is never behind Now. What cannot be undone uses Earliest: a clock that is ahead, here or at
-// an earlier leader, must not make anything old.
+// Earliest is the earlier of two times: the current time of day, and Now. The ledger's time is
+// never behind Now. Operations that cannot be undone use Earliest: a clock that is ahead, here or
+// at an earlier leader, must not make anything old.
 func (s Steady) Earliest() ledger.Instant { return min(s.Now(), ledger.At(s.clock.Now())) }
 
-// Now is the time.
+// Now is the current time.
 func (s Steady) Now() ledger.Instant { return s.base.Add(s.clock.Elapsed() - s.start) }
 
-// Skew is how the ledger's time follows from a coordinator's clock in one leadership. If the store
-// holds later times than the clock, the ledger's time goes on from there, ahead of the clock.
-// Until both agree it runs slower than the clock by one part in skewPace, so that what takes t by
-// the ledger takes at most t·skewPace/(skewPace−1). The zero Skew is no skew.
+// Skew is the offset of the ledger's time from a coordinator's clock in one leadership. If the
+// store holds later times than the clock, the ledger's time continues from there, ahead of the
+// clock. Until both agree, it runs slower than the clock by one part in skewPace. So a period t of
+// the ledger's time takes at most t·skewPace/(skewPace−1). The zero Skew is no skew.
 type Skew struct {
 	Since ledger.Instant // when the leadership began, by the clock
-	Ahead time.Duration  // then; not below zero
+	Ahead time.Duration  // at that time; not below zero
 }
 
 const (
 	// skewPace makes an hour's skew disappear in ten hours, and makes no timer later than by a
 	// ninth of its length.
 	skewPace = 10
-	// skewTold is the skew from which on there is a warning. Clocks that a time server sets are
-	// far closer.
+	// skewTold is the smallest skew with a warning. Clocks that a time server sets are far closer.
 	skewTold = 5 * time.Second
 )
 
@@ -73,7 +72,7 @@ func (s Skew) clock(at ledger.Instant) ledger.Instant {
 	return s.Since.Add(passes + max(0, passes)/(skewPace-1) + 1)
 }
 
-// Warning says in words that a clock is behind the ledger's time; nothing if the skew is too small
+// Warning returns a warning if a clock is behind the ledger's time; empty if the skew is too small
 // to matter.
 func (s Skew) Warning(clock ledger.Instant) (list []string) {
 	if left := s.Left(clock); left >= skewTold {

@@ -9,30 +9,30 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Command is one change or reading of the ledger, with the caller that waits for it: a *Call, a
-// *Request, a *Report or a *Registration.
+// Command is one change or read of the ledger, with its waiting caller: a *Call, a *Request, a
+// *Report or a *Registration.
 type Command interface {
-	// Trace is what is recorded of its way; nil: nothing.
+	// Trace returns the recorded span of the command; nil if there is none.
 	Trace() *Span
 
-	// apply runs the command. It reports whether the caller is answered with this batch. If not,
-	// the command has added itself to the waiters, or has answered because it changed and read
-	// nothing.
+	// apply runs the command. It reports whether this batch answers the caller. If not, the command
+	// has added itself to the waiters, or has answered because it changed and read nothing.
 	apply(c *Core, now ledger.Instant) (answer bool)
-	// Answer answers the caller, once, from any goroutine, without blocking: nil once everything
-	// that the command changed or could have seen is durable, else why its outcome is unknown.
+	// Answer answers the caller, once, from any goroutine, without blocking: with nil once all data
+	// that the command changed or could have read is durable, otherwise with the reason why its
+	// outcome is unknown.
 	Answer(err error)
-	// origin is where it comes from; nil: nobody would send it again.
+	// origin returns the origin of the command; nil: no caller would send it again.
 	origin() *Origin
 }
 
-// Call is a command that is answered with the batch it was applied in.
+// Call is a command that the batch answers in which it was applied.
 type Call struct {
-	// Do is run once, while the core leads. What it stores for its caller may be read after Done
-	// was called with nil.
+	// Do is run once, while the core leads. Its caller may read the results after Done was called
+	// with nil.
 	Do func(c *Core, now ledger.Instant)
-	// AtOnce makes Done be called as soon as Do has run. It is for commands that return nothing
-	// that could fail to become durable.
+	// AtOnce calls Done as soon as Do has run. It is for commands that return nothing that could
+	// fail to become durable.
 	AtOnce bool
 	// Done is called once: with nil when the result is durable, or with the reason why it is not.
 	// It must not block.
@@ -43,7 +43,7 @@ type Call struct {
 	Span *Span
 }
 
-// OnLedger returns the Do of a Call that needs the ledger alone.
+// OnLedger returns the Do of a Call that needs only the ledger.
 func OnLedger(f func(l *ledger.Ledger, now ledger.Instant)) func(*Core, ledger.Instant) {
 	return func(c *Core, now ledger.Instant) { f(c.ledger, now) }
 }
@@ -64,10 +64,10 @@ func (c *Call) Answer(err error) { c.Done(err) }
 
 func (c *Call) origin() *Origin { return c.From }
 
-// Core is the write path of a coordinator: commands are applied to the ledger in order and
-// gathered into batches, and their callers are answered when the batch is durable. While one batch
-// is being committed, the next one gathers. At most one batch is in flight, so if it fails, only
-// what was built on it fails, too.
+// Core is the write path of a coordinator. It applies commands to the ledger in order and gathers
+// them into batches. Their callers are answered when the batch is durable. While one batch is being
+// committed, the next one gathers. At most one batch is in flight, so if it fails, only the
+// commands that build on it fail, too.
 //
 // The now of every method is the coordinator's own clock. The ledger's time follows from it, see
 // Skew.
@@ -89,34 +89,34 @@ type Core struct {
 	skew   Skew // of the ledger's time to the coordinator's clock
 	// now is the ledger's time of the latest command. It never goes back in a leadership.
 	now             ledger.Instant
-	storedTime      ledger.Instant // the ledger's time that the store got last
-	batchedRevision uint64         // the revision that the last batch reached
+	storedTime      ledger.Instant // the last ledger's time in the store
+	batchedRevision uint64         // the revision of the last batch
 	applied         []Command      // applied; answered with the next batch
 	waiters         map[ledger.ID]*Request
 	deadlines       deadlines // of the waiters
-	advance         Call      // does what is due
+	advance         Call      // does the due work
 	inFlight        *Batch
 	// leadership is a number that no other leadership has, not even one of the same epoch in a
 	// store that was restored from a backup.
 	leadership uint64
 
-	// fault is why this leadership cannot go on. explaining says that a failed wait is being
-	// explained: that of expired, or, if that is nil, one of the command that runs. If that
-	// panics, unexplained is set, and waits end without an explanation from then on.
+	// fault is why this leadership cannot go on. explaining is set during the explanation of a
+	// failed wait: that of expired, or, if that is nil, one of the current command. If the
+	// explanation panics, unexplained is set, and later waits end without an explanation.
 	fault       *PanicError
 	explaining  bool
 	expired     *Request
 	unexplained bool
-	// refused are commands, and aside stored requests that wait, which made the ledger panic. The
-	// store has the refused commands of an earlier leadership, or gets them with the first batch
-	// of the next one. The stored requests are canceled in the next leadership.
+	// refused are the commands, and aside the stored waiting requests, that made the ledger panic.
+	// The store has the refused commands of an earlier leadership, or gets them with the first
+	// batch of the next one. The next leadership cancels the stored requests.
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
 	over over
-	// informed has the hosts of the ledger that know this leadership's epoch, or may know it.
+	// informed has the hosts of the ledger that know, or may know, this leadership's epoch.
 	informed map[string]bool
-	// returns spreads the full reports of the hosts that come from an earlier leadership.
+	// returns spreads the full reports of hosts from an earlier leadership.
 	returns returns
 	// setback is the evidence that the store went back in time before this leadership.
 	setback setback
@@ -127,13 +127,13 @@ type Core struct {
 
 	// files are the rules from files, by source. They are not in the store.
 	files map[string][]ledger.Quota
-	// providers are those of the file. They are not in the store. shadowed are the stored ones
-	// that they hide, and hidden says so in words, as of the last Lead or the last reload after
-	// it.
+	// providers are those of the file. They are not in the store. shadowed are the stored providers
+	// that they hide, and hidden are texts about these, as of the last Lead or the last reload
+	// after it.
 	providers []ledger.ProviderRecord
 	shadowed  []ledger.ProviderRecord
 	hidden    []string
-	// providerGenerations counts how often a provider was changed in this leadership: what was read
+	// providerGenerations counts the changes of a provider in this leadership: a reading from
 	// before a change may be of another cluster.
 	providerGenerations map[ledger.ClusterName]uint64
 }
@@ -162,10 +162,10 @@ func QuotasOfFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 // EmptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.
 func (c *Core) EmptyLedger() *ledger.Ledger { return ledger.New(c.config, c.newPlacer()) }
 
-// ClockSkew is how the ledger's time follows from the clock in the latest leadership.
+// ClockSkew is the skew of the ledger's time in the latest leadership.
 func (c *Core) ClockSkew() Skew { return c.skew }
 
-// Leading reports whether commands can be applied.
+// Leading reports whether the core can apply commands.
 func (c *Core) Leading() bool { return c.ledger != nil }
 
 // Meta is the store's meta at the beginning of the leadership.
@@ -174,11 +174,10 @@ func (c *Core) Meta() store.Meta { return c.meta }
 // ownEpoch is the epoch and number of this leadership, which hosts get.
 func (c *Core) ownEpoch() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
 
-// Ledger is the ledger as it is now, including changes that are not durable yet; nil while not
-// leading.
+// Ledger is the current ledger, with changes that are not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
 
-// advanceTime moves the ledger's time on. It never goes back: an earlier now counts as the latest
+// advanceTime advances the ledger's time. It never goes back: an earlier now counts as the latest
 // one.
 func (c *Core) advanceTime(now ledger.Instant) ledger.Instant {
 	c.now = max(c.now, c.skew.Ledger(now))
@@ -188,8 +187,8 @@ func (c *Core) advanceTime(now ledger.Instant) ledger.Instant {
 // Time is the ledger's time at a time of the coordinator's clock, in the latest leadership.
 func (c *Core) Time(now ledger.Instant) ledger.Instant { return c.skew.Ledger(now) }
 
-// Do applies a command, or answers it at once if the core does not lead. An error is a panic of
-// the ledger: the core must be dropped.
+// Do applies a command, or answers it at once if the core does not lead. An error is a panic of the
+// ledger: the core must be dropped.
 func (c *Core) Do(now ledger.Instant, command Command) error {
 	if c.ledger == nil || c.fault != nil {
 		command.Answer(ErrNotLeading)
@@ -215,7 +214,7 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 	})
 }
 
-// actorOf is who gives a command, for those who watch what changes; empty: this coordinator.
+// actorOf returns the author of a command, for watchers of the change; empty: this coordinator.
 func actorOf(command Command) string {
 	switch r := command.(type) {
 	case *Report:
@@ -229,10 +228,10 @@ func actorOf(command Command) string {
 	return ""
 }
 
-// hostActor comes before the id of a host whose agent reported a change.
+// hostActor is the prefix of a host id, for changes that the host's agent reported.
 const hostActor = "host:"
 
-// Advance lets the ledger do what is due. An error is as for Do.
+// Advance lets the ledger do the due work. Its errors are those of Do.
 func (c *Core) Advance(now ledger.Instant) error {
 	if c.ledger == nil {
 		return nil
@@ -259,13 +258,12 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	return c.skew.clock(due), set
 }
 
-// keepTime is how often the ledger's time is made durable while something waits for time to pass
-// and no row changes. If the clock of the next leadership is behind, at most this much time has to
-// pass again.
+// keepTime is how often the ledger's time is made durable while a timer runs and no row changes. If
+// the clock of the next leadership is behind, at most this much time has to pass again.
 const keepTime = 5 * time.Second
 
-// Recorded is how many bytes the rows of allocations had that were changed in this leadership; 0
-// while not leading.
+// Recorded is the total size in bytes of the allocation rows that were changed in this leadership;
+// 0 while not leading.
 func (c *Core) Recorded() int64 {
 	if c.ledger == nil {
 		return 0
@@ -273,12 +271,12 @@ func (c *Core) Recorded() int64 {
 	return c.ledger.Recorded()
 }
 
-// Pending is the number of commands that were applied and are not in a batch yet.
+// Pending is the number of applied commands that are not in a batch yet.
 func (c *Core) Pending() int { return len(c.applied) }
 
-// Take closes the batch that has gathered and returns it to be committed. It returns nil while
-// another batch is in flight, if there is a Fault, and if nothing has changed, no caller waits and
-// the time need not be stored.
+// Take closes the gathered batch and returns it for the commit. It returns nil while another batch
+// is in flight and if there is a Fault. It also returns nil if there is no change, no waiting
+// caller, and no need to store the time.
 func (c *Core) Take() *Batch {
 	if c.ledger == nil || c.fault != nil || c.inFlight != nil {
 		return nil
@@ -298,7 +296,7 @@ func (c *Core) Take() *Batch {
 		c.refused.changes(&changes)
 	}
 	after := c.batchedRevision
-	changes.Time = c.now // commands that only read move it on, too
+	changes.Time = c.now // commands that only read advance it, too
 	c.batchedRevision = changes.Revision
 	c.inFlight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.applied, after: after, grace: c.ledger.Interval()}
 	if !c.inFlight.Empty() {
@@ -311,9 +309,9 @@ func (c *Core) Take() *Batch {
 // InFlight reports whether a batch was taken and is not done yet.
 func (c *Core) InFlight() bool { return c.inFlight != nil }
 
-// Done says that the batch that was taken last is durable: the time of its grants begins to count.
-// It applies no command and does not move the ledger's time. The transitions of the batch must not
-// be read any more: later batches use their array.
+// Done says that the last taken batch is durable: the time of its grants begins to count. It
+// applies no command and does not advance the ledger's time. The caller must not read the
+// transitions of the batch any more: later batches use their array.
 func (c *Core) Done(now ledger.Instant) {
 	if c.inFlight == nil {
 		return
@@ -327,9 +325,8 @@ func (c *Core) Done(now ledger.Instant) {
 	})
 }
 
-// Drop ends the leadership: it forgets the ledger and answers all callers that have no answer yet
-// with err. It does not answer the callers of a batch in flight: the goroutine that commits the
-// batch does.
+// Drop ends the leadership: it drops the ledger and answers all callers without an answer with err.
+// It does not answer the callers of a batch in flight: the goroutine that commits the batch does.
 func (c *Core) Drop(err error) {
 	open, waiters := c.applied, c.waiters
 	c.ledger, c.applied, c.inFlight, c.fault = nil, nil, nil, nil
@@ -340,8 +337,8 @@ func (c *Core) Drop(err error) {
 	clearWaiters(waiters, func(_ ledger.ID, request *Request) { request.Answer(err) })
 }
 
-// DetachAll answers all waiters with err. Their requests keep their places for the time that a
-// request without a caller does.
+// DetachAll answers all waiters with err. Their requests keep their places for as long as a request
+// without a caller does.
 func (c *Core) DetachAll(now ledger.Instant, err error) {
 	waiters := c.waiters
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
@@ -369,11 +366,11 @@ func clearWaiters(waiters map[ledger.ID]*Request, each func(ledger.ID, *Request)
 
 // Superseded returns the epoch that the next Lead must exceed, if an agent has reported an epoch
 // above this core's, or the same epoch of another leadership. Then the store was restored from a
-// backup, or this is not the leader any more.
+// backup, or this coordinator is no longer the leader.
 func (c *Core) Superseded() (uint64, bool) { return c.superseded, c.superseded != 0 }
 
-// SetQuotaFiles replaces the rules of some files, by source, all or nothing. If the core leads,
-// the ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
+// SetQuotaFiles replaces the rules of some files, by source, all or nothing. If the core leads, the
+// ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
 // them.
 func (c *Core) SetQuotaFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
@@ -393,5 +390,5 @@ func (c *Core) ReplaceQuotaFiles(now ledger.Instant, files map[string][]ledger.Q
 	return nil
 }
 
-// SetProviders says which providers come from a file, for the next Lead.
+// SetProviders sets the providers of a file, for the next Lead.
 func (c *Core) SetProviders(records []ledger.ProviderRecord) { c.providers = records }

@@ -7,7 +7,7 @@ import (
 )
 
 // deadlines are the waiting requests whose own wait is shorter than that of their allocation:
-// repeats, each with a wait of its own. It is a heap: the one that ends first is first.
+// repeats, each with a wait of its own. It is a heap: the earliest deadline is first.
 type deadlines []*Request
 
 // notQueued is the index of a request that is not in the heap.
@@ -45,14 +45,14 @@ func (d *deadlines) add(request *Request, now ledger.Instant) {
 	}
 }
 
-// drop removes a request that does not wait any more.
+// drop removes a request that no longer waits.
 func (d *deadlines) drop(request *Request) {
 	if request.heapIndex != notQueued {
 		heap.Remove(d, request.heapIndex)
 	}
 }
 
-// advance does what is due, first in the ledger, then for the requests whose own wait is over.
+// advance does the due work, first in the ledger, then for the requests whose own wait is over.
 func advance(c *Core, now ledger.Instant) {
 	c.ledger.Advance(now)
 	var spent explainBudget
@@ -60,12 +60,12 @@ func advance(c *Core, now ledger.Instant) {
 		request := c.deadlines[0]
 		id := request.Result.Allocation.ID
 		if a, live := c.ledger.Get(id); !live || a.State != ledger.Waiting {
-			// it has been decided: it is answered with the batch of the decision
+			// it was decided: the batch of the decision answers it
 			c.deadlines.drop(request)
 			continue
 		}
-		// before removeWaiter: if it panics, the request is still a waiter and is answered with
-		// all others
+		// before removeWaiter: if it panics, the request is still a waiter and is answered with all
+		// others
 		c.ledger.Detach(now, id)
 		c.removeWaiter(id, request)
 		request.Err = c.waitExpired(request, 0, &spent)

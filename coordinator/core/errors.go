@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Callers see these as UNAVAILABLE: the outcome of their call is unknown, and they should repeat
-// it with the same request id.
+// Callers see these as UNAVAILABLE: the outcome of their call is unknown, and they should repeat it
+// with the same request id.
 var (
 	// ErrNotLeading answers commands that came while the coordinator was between two leaderships.
 	ErrNotLeading = errors.New("not leading at the moment: try again")
@@ -18,7 +18,7 @@ var (
 type PanicError struct {
 	Cause any
 	Stack []byte
-	// Refused is the command that is refused, or the request that is canceled, from now on,
+	// Refused names the command that is refused, or the request that is canceled, from now on,
 	// because it caused the panic. Empty: the cause is not known.
 	Refused string
 }

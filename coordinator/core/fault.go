@@ -9,8 +9,7 @@ import (
 )
 
 // withRecover runs f on the ledger, and through it on a placer. All calls of the ledger go through
-// it. A panic there ends the leadership, and nothing else. command is the command that f runs;
-// nil: none.
+// it. A panic there ends only the leadership. command is the command that f runs; nil: none.
 func (c *Core) withRecover(l *ledger.Ledger, command Command, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -29,8 +28,9 @@ func (c *Core) Fault() error {
 	return c.fault
 }
 
-// panicked finds the cause of a panic of the ledger. A command is refused from then on, and its
-// caller gets the error. A stored request that waits is canceled when the next leadership begins.
+// panicked finds the cause of a panic of the ledger. If it is a command, the command is refused
+// from then on, and its caller gets the error. If it is a stored waiting request, the next
+// leadership cancels it.
 func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	fault := &PanicError{Cause: cause, Stack: debug.Stack()}
 	c.fault = fault
@@ -39,7 +39,7 @@ func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	switch id := culprit.Request.ID; {
 	case c.explaining:
 		c.explaining, c.unexplained = false, true
-		if request := c.expired; request != nil { // it is not a waiter any more
+		if request := c.expired; request != nil { // it is no longer a waiter
 			c.expired, blamed = nil, request
 			defer request.Answer(fault)
 		}
@@ -80,7 +80,7 @@ func (c *Core) refuse(command Command, fault *PanicError) {
 	fault.Refused = fmt.Sprintf("%s of %s (%s)", o.Procedure, o.Caller, c.refused.Of(o, c.now).ID())
 }
 
-// Refusals are the commands that are refused because they made the ledger panic, in words.
+// Refusals describes the commands that are refused because they made the ledger panic.
 func (c *Core) Refusals() []string {
 	list := make([]string, 0, len(c.refused.list))
 	for i := range c.refused.list {

@@ -10,18 +10,18 @@ import (
 // Report is one heartbeat of a host, with the leadership that its agent has seen.
 type Report struct {
 	Seen SeenEpoch
-	// OfAgent says that it comes from the host's own agent, as far as identities say. If not, it
-	// may come from anybody.
+	// OfAgent says that identities show that it comes from the host's own agent. If not, any caller
+	// may have sent it.
 	OfAgent bool
 	Command ledger.SyncCommand
 	// Result and Err may be read after Done was called with nil. Led is part of the answer.
 	Result ledger.SyncResult
 	Led    SeenEpoch
-	// ResyncAfter is when the host is to register and report everything, from now on. It is part
+	// ResyncAfter is the delay before the host should register and send a full report. It is part
 	// of an answer with the action RESYNC; zero: at once.
 	ResyncAfter time.Duration
-	// FirstSetback is the evidence that the store went back in time, if this report is the first
-	// in the leadership to show it; nil otherwise.
+	// FirstSetback is the evidence that the store went back in time, if this report is the first in
+	// the leadership to show it; nil otherwise.
 	FirstSetback *Setback
 	Err          error
 	// Done is called once: with nil when the result is durable, or with the reason why it is not.
@@ -32,12 +32,12 @@ type Report struct {
 	// Span may be nil.
 	Span *Span
 
-	// refused is why only the fact that the host lives is applied; nil: all of the report is
-	// applied.
+	// refused is why the ledger applies only that the host is alive; nil: it applies the whole
+	// report.
 	refused *RefusedError
 }
 
-// sealsHold is how long a seal holds if the configuration does not say how long request ids are
+// sealsHold is the lifetime of a seal if the configuration does not define how long request ids are
 // remembered.
 const sealsHold = 24 * time.Hour
 
@@ -72,7 +72,7 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	if c.hasHost(r.Command.HostID) || r.OfAgent {
 		r.FirstSetback = c.setback.observeRevision(r.Command.HostID, r.Command.Seen)
 	}
-	// What it has seen is of a ledger that is gone: it must register again before its reports
+	// The host's state is of a ledger that is gone: it must register again before its reports
 	// count.
 	if !c.hasHost(r.Command.HostID) {
 		// an answer without an epoch
@@ -85,7 +85,8 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	return true
 }
 
-// sync applies a report, and counts the engines adopted from it if its host is one of a setback.
+// sync applies a report. If its host has shown a setback, it counts the engines adopted from the
+// report.
 func (c *Core) sync(now ledger.Instant, command *ledger.SyncCommand) (ledger.SyncResult, error) {
 	if !command.Full || !c.setback.hosts[command.HostID] {
 		return c.ledger.Sync(now, *command)
@@ -106,11 +107,11 @@ func (c *Core) living(engines []ledger.EngineReport) (n int) {
 	return n
 }
 
-// Registration is an agent's announcement of its host.
+// Registration is an agent's registration of its host.
 type Registration struct {
 	Seen SeenEpoch
-	// OfAgent says that it comes from the host's own agent, as far as identities say. If not, it
-	// may come from anybody.
+	// OfAgent says that identities show that it comes from the host's own agent. If not, any caller
+	// may have sent it.
 	OfAgent bool
 	Command ledger.RegisterCommand
 	// Result and Err may be read after Done was called with nil.
@@ -125,7 +126,7 @@ type Registration struct {
 	Span *Span
 }
 
-// Registered answers a Registration.
+// Registered is the answer to a Registration.
 type Registered struct {
 	Led      SeenEpoch
 	StoreID  string

@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Lead begins a leadership with what the store has. The ledger's time goes on from the store's
-// time, or from the clock if that is later. The rules and providers from files are those of
-// SetQuotaFiles and SetProviders. An error leaves the core not leading.
+// Lead begins a leadership with the state of the store. The ledger's time continues from the
+// store's time, or from the clock if that is later. The rules and providers of files are those of
+// SetQuotaFiles and SetProviders. After an error the core does not lead.
 func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
 	restored, err := c.Restore(now, meta, Loaded{Snapshot: snapshot})
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	return nil
 }
 
-// Restored is a ledger that a leadership can begin with.
+// Restored is a ledger with which a leadership can begin.
 type Restored struct {
 	ledger   *ledger.Ledger
 	meta     store.Meta
@@ -29,8 +29,8 @@ type Restored struct {
 	refusals []ledger.Refusal
 }
 
-// Restore makes the ledger of a leadership that LeadWith begins. If what was loaded is not proven
-// yet, an error is an ErrUnproven, and nothing is set aside for it.
+// Restore makes the ledger of a leadership, which LeadWith begins. If the loaded state is not
+// proven yet, it returns its errors as ErrUnproven, and sets no request aside because of them.
 func (c *Core) Restore(now ledger.Instant, meta store.Meta, loaded Loaded) (*Restored, error) {
 	aside := maps.Clone(c.aside)
 	restored, err := c.restore(now, meta, loaded.Snapshot)

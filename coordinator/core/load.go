@@ -9,10 +9,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Load reads what the ledger of a leadership that has just begun is rebuilt from: without the
-// request ids of what has ended, which can be recalled later, if the store's meta tells the time
-// and the last id, and whole is false. If not, it reads those that ended since a time, too. With
-// take, it gets the live allocations.
+// Load reads the state from which the ledger of a new leadership is rebuilt. If the store's meta
+// tells the time and the last id, and whole is false, it omits the request ids of ended
+// allocations, which can be recalled later. Otherwise it reads those that ended after since. If
+// take is not nil, take gets the live allocations.
 func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Time, whole bool, take store.Take) (ledger.Snapshot, error) {
 	recalling := !whole && tellsAll(ctx, from, meta)
 	if recalling {
@@ -23,20 +23,21 @@ func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Tim
 	return snapshot, err //nolint:wrapcheck // says it
 }
 
-// tellsAll reports whether the store's meta tells what the rows of ended allocations would.
+// tellsAll reports whether the store's meta tells everything that the rows of ended allocations
+// would.
 func tellsAll(ctx context.Context, from store.Store, meta store.Meta) bool {
 	return ledger.TellsTimes(meta.Time, meta.LastID) && endedBefore(ctx, from, meta.Time)
 }
 
-// endedBefore reports whether nothing in the store has ended after a time. A version that does not
-// store its time may have led since another one has.
+// endedBefore reports whether no allocation in the store has ended after a time. A version that
+// does not store its time may have led since the last one that does.
 func endedBefore(ctx context.Context, from store.Store, last ledger.Instant) bool {
 	latest, _, err := from.History(ctx, store.HistoryQuery{PageSize: 1})
 	return err == nil && (len(latest) == 0 || latest[0].Ended <= last)
 }
 
-// Latest is the latest time in the store. Times that are impossible for a ledger do not count. The
-// last id has no usable time: ids rise from any value.
+// Latest is the latest time in the store, without times that are impossible for a ledger. The last
+// id has no usable time, because ids increase from any value.
 func Latest(s *ledger.Snapshot) (last ledger.Instant) {
 	tells := func(times ...ledger.Instant) {
 		for _, at := range times {

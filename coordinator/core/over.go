@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// over remembers the allocations whose agents have said that their engines do not run any more. If
-// an agent says later that one does, the seal of its grant proves nothing.
+// over remembers the allocations whose agents have reported that their engines no longer run. If an
+// agent later reports that one runs, the seal of its grant proves nothing.
 type over struct {
 	ids map[ledger.ID]struct{}
 	due []overDue // in the order of time
@@ -18,7 +18,7 @@ type overDue struct {
 	until ledger.Instant
 }
 
-// add remembers allocations for some time, and forgets those whose time is over.
+// add remembers allocations for some time, and forgets expired ones.
 func (o *over) add(now ledger.Instant, ids []ledger.ID, keep time.Duration) {
 	n := 0
 	for n < len(o.due) && o.due[n].until <= now {
@@ -37,7 +37,7 @@ func (o *over) add(now ledger.Instant, ids []ledger.ID, keep time.Duration) {
 	}
 }
 
-// disown takes the seals of such allocations back.
+// disown invalidates the seals of such allocations.
 func (o *over) disown(engines []ledger.EngineReport) {
 	for i := range engines {
 		if _, said := o.ids[engines[i].ID]; said {

@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ReplaceProviders does during a leadership what Lead does at its beginning.
+// ReplaceProviders applies the providers of a file during a leadership, as Lead does at its
+// beginning.
 func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
 	before := make(map[ledger.ClusterName]ledger.ProviderRecord)
 	var stored []ledger.ProviderRecord
@@ -45,7 +46,7 @@ func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord
 	return nil
 }
 
-// hiddenOf are the stored providers that are not in force as they are.
+// hiddenOf returns the stored providers that are not in force unchanged.
 func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord) {
 	for _, record := range stored {
 		inForce := func(r ledger.ProviderRecord) bool {
@@ -58,16 +59,16 @@ func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord
 	return list
 }
 
-// WithFile merges the providers of the file with the stored ones, and says which stored ones the
-// file hides. If both have a cluster, or a default of a kind, that of the file is in force. Hidden
-// providers stay stored and are in force again once the file does not have them: another
-// coordinator with another file may have stored them. To refuse to lead because of that would
-// leave the cluster without a leader.
+// WithFile merges the providers of the file with the stored ones, and describes the stored ones
+// that the file hides. If both have a cluster, or a default of a kind, the file's is in force.
+// Hidden providers stay stored, and are in force again once the file does not have them: another
+// coordinator with another file may have stored them. To refuse to lead because of that would leave
+// the cluster without a leader.
 func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
 	all = slices.Clone(file)
 	for _, record := range stored {
 		if record.FromFile() {
-			record.Source = ledger.SourceAPI // whoever can write rows has no more rights than an admin for that
+			record.Source = ledger.SourceAPI // write access to rows gives only the rights of an admin
 		}
 		of := func(match func(ledger.ProviderRecord) bool) int { return slices.IndexFunc(file, match) }
 		if i := of(func(f ledger.ProviderRecord) bool { return f.ClusterName == record.ClusterName }); i >= 0 {
@@ -83,7 +84,7 @@ func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord
 	return all, hidden
 }
 
-// HiddenRules are the rules that are not in force, and how often the rules were replaced.
+// HiddenRules returns the rules that are not in force, and how often the rules were replaced.
 func (c *Core) HiddenRules() (generation uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
@@ -93,8 +94,8 @@ func (c *Core) HiddenRules() (generation uint64, hidden []ledger.HiddenQuota) {
 	return generation, hidden
 }
 
-// UndeclaredDimensions are what rules in force are for and nothing declares, unless that is as at
-// an earlier generation. The generation is another one if it may have changed.
+// UndeclaredDimensions returns the undeclared dimensions of rules in force, unless the generation
+// is the seen one. The generation changes if the list may have changed.
 func (c *Core) UndeclaredDimensions(seen uint64) (generation uint64, list []ledger.UndeclaredDimension) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
@@ -108,8 +109,8 @@ func (c *Core) UndeclaredDimensions(seen uint64) (generation uint64, list []ledg
 	return generation, list
 }
 
-// Assignment is a cluster that is to be read, with the leadership and the number of changes of its
-// provider at that time.
+// Assignment is a cluster to read, with the leadership and the number of changes of its provider at
+// that time.
 type Assignment struct {
 	ledger.ProviderRecord
 
@@ -121,7 +122,7 @@ func (a *Assignment) Same(b *Assignment) bool {
 	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.generation == b.generation
 }
 
-// Assignments are the clusters that are to be read now.
+// Assignments returns the clusters to read now.
 func (c *Core) Assignments() (list []Assignment) {
 	for _, record := range c.ledger.Providers() {
 		list = append(list, Assignment{record, c.meta.Epoch, c.providerGenerations[record.ClusterName]})
@@ -129,12 +130,12 @@ func (c *Core) Assignments() (list []Assignment) {
 	return list
 }
 
-// IsCurrent reports whether what is read for an assignment is still valid.
+// IsCurrent reports whether a reading for an assignment is still valid.
 func (c *Core) IsCurrent(a *Assignment) bool {
 	return c.meta.Epoch == a.epoch && c.providerGenerations[a.ClusterName] == a.generation
 }
 
-// ChangeProvider puts or deletes a provider: what was read for it before is no longer valid.
+// ChangeProvider puts or deletes a provider. Earlier readings for it are then no longer valid.
 func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	err := change(c.ledger, now)
 	if err == nil {
@@ -143,5 +144,5 @@ func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, chang
 	return err
 }
 
-// HiddenProviders says in words which stored providers the file hides.
+// HiddenProviders describes the stored providers that the file hides.
 func (c *Core) HiddenProviders() []string { return c.hidden }

@@ -5,7 +5,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// shownReason is why an allocation is in its state, without text from an engine.
+// shownReason returns the reason of an allocation's state, without text from an engine.
 func shownReason(a *ledger.Allocation) string {
 	if a.Exit == nil {
 		return a.Reason

@@ -14,10 +14,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Origin is where a command comes from. It costs nothing until a command makes the ledger panic:
-// only commands of the same caller and procedure are hashed then.
+// Origin is the origin of a command. It costs nothing until a command makes the ledger panic: only
+// then are commands of the same caller and procedure hashed.
 type Origin struct {
-	// Procedure is the path of the call, or in words what the coordinator does by itself.
+	// Procedure is the path of the call, or a text about the coordinator's own work.
 	Procedure string
 	// Caller is the caller's name; empty: this coordinator.
 	Caller string
@@ -27,7 +27,7 @@ type Origin struct {
 	Detail string
 }
 
-// RefusedError answers a command that made the ledger panic before.
+// RefusedError answers a command that has made the ledger panic before.
 type RefusedError struct{ Refusal ledger.Refusal }
 
 func (e *RefusedError) Error() string {
@@ -36,9 +36,9 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// mostRefused bounds how many commands a version refuses. If there are more, the oldest is
-	// accepted again and may cost another leadership. Each version has this bound for itself: if
-	// they shared it, versions that lead in turns would drop each other's refusals.
+	// mostRefused bounds the commands that a version refuses. Beyond it, the oldest is accepted
+	// again and may cost another leadership. Each version has this bound for itself: if they shared
+	// it, versions that lead in turns would drop each other's refusals.
 	mostRefused = 256
 	// mostVersions bounds all refusals together, to so many versions. A cluster has two during an
 	// upgrade.
@@ -47,18 +47,18 @@ const (
 	RefusedFor = 24 * time.Hour
 )
 
-// mostCause bounds the stored text of a panic, in bytes. The log has all of it.
+// mostCause bounds the stored text of a panic, in bytes. The log has the full text.
 const mostCause = 200
 
-// RefusedSet has the commands that are refused, those in the store and those that the store gets
-// next, the oldest first.
+// RefusedSet has the refused commands: those in the store and those that the store gets next, the
+// oldest first.
 type RefusedSet struct {
 	list []refusal
 	// version is that of this coordinator: a command that made another version panic may not make
 	// this one panic.
 	version string
-	// origins counts those of this version by procedure and caller: only commands of these are
-	// hashed.
+	// origins counts the refusals of this version by procedure and caller: only commands of these
+	// are hashed.
 	origins map[originKey]int
 	// unkept counts the refusals that the store does not have yet, and gone has the ids that it
 	// must still delete.
@@ -74,9 +74,9 @@ type refusal struct {
 
 type originKey struct{ procedure, caller string }
 
-// restore takes the refusals of the store, except those that are too old, and adds those that it
-// did not get in an earlier leadership. Times that are later than now count as now, and time in
-// which no coordinator led does not count.
+// restore takes the store's refusals, except expired ones, and adds those that the store did not
+// get in an earlier leadership. Times later than now count as now, and time without a leader does
+// not count.
 func (r *RefusedSet) restore(stored []ledger.Refusal, outages ledger.Outages, now ledger.Instant) {
 	all := slices.DeleteFunc(r.list, func(known refusal) bool { return known.kept })
 	for i := range stored {
@@ -179,7 +179,7 @@ func (r *RefusedSet) changes(batch *ledger.Changes) {
 	batch.RefusalsRemoved, r.gone = r.gone, nil
 }
 
-// keep says that a batch with these is durable.
+// keep says that a batch with these refusals is durable.
 func (r *RefusedSet) keep(durable []ledger.Refusal) {
 	for i := range durable {
 		for k := range r.list {
@@ -191,17 +191,17 @@ func (r *RefusedSet) keep(durable []ledger.Refusal) {
 	}
 }
 
-// Hash is the same for the same command, sent again.
+// Hash is the same for repeats of a command.
 func (o *Origin) Hash() [sha256.Size]byte {
 	text := []byte(o.Procedure + "\x00" + o.Caller + "\x00" + o.Detail + "\x00")
 	if o.Message != nil {
-		// a message that was read can be written
+		// a decoded message can be encoded
 		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text, lasting(o.Message))
 	}
 	return sha256.Sum256(text)
 }
 
-// lasting is a message without the parts that differ each time it is sent.
+// lasting returns a message without the parts that differ in each repeat.
 func lasting(message proto.Message) proto.Message {
 	switch m := message.(type) {
 	case *bursarv1.SyncRequest:
@@ -225,10 +225,10 @@ func lasting(message proto.Message) proto.Message {
 	}
 }
 
-// lastingReport is the host of a heartbeat and the engines that it names. All numbers differ from
-// one heartbeat to the next, and the one that made the ledger panic is likely to come again among
-// others. So heartbeats with good numbers are refused, too. The host does not become lost because
-// of that: see Report.refused.
+// lastingReport returns the host of a heartbeat and the ids of its engines. All numbers differ from
+// one heartbeat to the next, and the number that made the ledger panic is likely to come again
+// among others. So heartbeats with good numbers are refused, too. The host does not become lost
+// because of that: see Report.refused.
 func lastingReport(m *bursarv1.SyncRequest) proto.Message {
 	same := &bursarv1.SyncRequest{HostId: m.GetHostId(), Capacity: m.GetCapacity()}
 	for _, engine := range m.GetEngines() {
@@ -243,6 +243,6 @@ func lastingReport(m *bursarv1.SyncRequest) proto.Message {
 	return same
 }
 
-// SetVersion says which version of the coordinator this is, for the next Lead: only commands that
-// made a ledger of this version panic are refused.
+// SetVersion sets the version of this coordinator, for the next Lead: only commands that made a
+// ledger of this version panic are refused.
 func (c *Core) SetVersion(version string) { c.refused.version = version }

@@ -11,12 +11,12 @@ import (
 // ErrWithdrawn answers a request whose caller went away before its turn.
 var ErrWithdrawn = errors.New("the caller of the request went away")
 
-// Request is a request for an allocation. Its caller waits until it is decided. If the caller does
-// not want to wait any longer, it sends the command that Withdraw returns.
+// Request is a request for an allocation. Its caller waits until it is decided. A caller that no
+// longer wants to wait sends the command that Withdraw returns.
 type Request struct {
 	Command ledger.AllocateCommand
-	// PastOf is the leadership in which Command.Past was read: in another one that counts as not
-	// read.
+	// PastOf is the leadership in which Command.Past was read. In another leadership, Past counts
+	// as not read.
 	PastOf uint64
 	// Result and Err may be read after Done was called with nil.
 	Result ledger.AllocateResult
@@ -28,16 +28,16 @@ type Request struct {
 	From *Origin
 	// Span may be nil.
 	Span *Span
-	// Later waits in place of the request, which is then answered at once with the allocation that
-	// waits. Nil: the request waits itself. It has only Done.
+	// Later waits in place of the request, which is then answered at once with the waiting
+	// allocation. Nil: the request waits itself. Only Done of Later is set.
 	Later *Request
 
 	// While it waits:
-	next      *Request // others that wait for the same allocation
-	since     uint64   // the revision at which it began to
+	next      *Request // another request that waits for the same allocation
+	since     uint64   // the revision at which its wait began
 	waiting   bool
-	until     ledger.Instant // when its own wait is over
-	heapIndex int            // its index in deadlines; notQueued if it is not there
+	until     ledger.Instant // when its own wait ends
+	heapIndex int            // its index in deadlines; notQueued if it has none
 
 	applied   bool
 	Waited    bool        // it has waited for resources
@@ -52,7 +52,7 @@ func (r *Request) Answer(err error) { r.Done(err) }
 
 func (r *Request) origin() *Origin { return r.From }
 
-// repeats reports whether it is the same request as that of an allocation. A request without an id
+// repeats reports whether it is a repeat of the request of an allocation. A request without an id
 // repeats no other.
 func (r *Request) repeats(of *ledger.Allocation) bool {
 	return r.Command.RequestID != "" && r.Command.RequestID == of.RequestID && r.Command.Actor.Name == of.Caller
@@ -84,9 +84,9 @@ func (r *Request) apply(c *Core, now ledger.Instant) bool {
 }
 
 // stored corrects the expiry in a grant's answer if its commit took so long that the expiry is
-// near. The time to live counts from the commit, but the next leader may know only the row, and
-// that nothing ends within one interval after a load. So the answer has no later expiry than these
-// two give.
+// near. The time to live counts from the commit. But the next leader may know only the row, and the
+// rule that no reservation expires within one interval after a load. So the answer has no later
+// expiry than these two give.
 func (r *Request) stored(b *Batch) {
 	grant := &r.Result.Allocation
 	fresh := r.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
@@ -117,13 +117,13 @@ func (r *Request) withdraw(c *Core, now ledger.Instant) {
 		c.ledger.Detach(now, id)
 	}
 	if r.Command.RequestID == "" && !r.Command.Async {
-		// This is right in every state: an allocation that is confirmed is not changed, and one
-		// that ended needs nothing.
+		// This is right in every state: it does not change a confirmed allocation, and does nothing
+		// to an ended one.
 		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: r.Command.Actor, ID: id, Reason: "its caller went away"})
 	}
 }
 
-// removeWaiter takes a request out of the waiters.
+// removeWaiter removes a request from the waiters.
 func (c *Core) removeWaiter(id ledger.ID, request *Request) {
 	request.waiting = false
 	c.deadlines.drop(request)
@@ -145,23 +145,22 @@ func (c *Core) removeWaiter(id ledger.ID, request *Request) {
 	}
 }
 
-// How much a batch may spend on explaining why waits have ended, once for all alike requests of a
-// caller. To look at every host for each of a thousand requests that end at once would block the
+// The budget of a batch for explanations of failed waits. Equal requests of a caller share one
+// explanation. To visit every host for each of a thousand requests that end at once would block the
 // loop.
 const (
 	explainLimit = 64    // explanations
-	surveyLimit  = 10000 // hosts, and allocations in the way, that they look at together
+	surveyLimit  = 10000 // hosts, and allocations in the way, that they visit together
 )
 
-// explainBudget is what has been spent, and the explanations that were found.
+// explainBudget is the spent part of the budget, and the explanations so far.
 type explainBudget struct {
 	explained, surveyed int
 	found               map[string]*ledger.InsufficientError // by requestKey
 }
 
-// requestKey is the caller and what it asks for, as a text: the same is short for all requests of
-// one caller that ask for the same. For another caller something else may be short, and it must
-// not see the data of the first one.
+// requestKey is the caller and its request as a text. Equal requests of one caller have the same
+// shortfalls. Another caller may have other shortfalls, and must not see the data of the first one.
 func requestKey(c *ledger.AllocateCommand) string {
 	text := fmt.Sprintf("%q\n", c.Actor.Name) + c.Labels.String() + "\n" + c.Resource.String()
 	if c.Wishes != nil {
@@ -170,8 +169,8 @@ func requestKey(c *ledger.AllocateCommand) string {
 	return text
 }
 
-// decideWaiters decides the waiting requests whose wait ends by a transition: they are answered
-// with the batch that makes it durable.
+// decideWaiters decides the waiting requests whose wait ends by a transition: the batch that makes
+// it durable answers them.
 func (c *Core) decideWaiters(transitions []ledger.Allocation) {
 	var spent explainBudget
 	for i := range transitions {
@@ -185,7 +184,7 @@ func (c *Core) decideWaiters(transitions []ledger.Allocation) {
 		request := c.waiters[t.ID]
 		for request != nil {
 			next := request.next
-			// else it began to wait later, after a grant had been taken back
+			// otherwise it began to wait later, after a grant had been taken back
 			if request.since < t.Revision {
 				c.removeWaiter(t.ID, request)
 				request.Result.Allocation = *t
@@ -209,7 +208,8 @@ func (c *Core) verdict(request *Request, t *ledger.Allocation, spent *explainBud
 	}
 }
 
-// waitExpired refuses a request whose wait is over, and that was starved since then; 0: it was not.
+// waitExpired refuses a request whose wait is over. starvedSince is when it became starved; 0: it
+// did not.
 func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent *explainBudget) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.unexplained {
@@ -250,14 +250,15 @@ func (c *Core) explained(explain func() (ledger.Explanation, error)) (ledger.Exp
 	return why, err
 }
 
-// WaitedBefore refuses a repeat of a request whose wait is over, and that was starved since then;
-// 0: it was not. What was short at the end of the wait is not stored: it says what is now.
+// WaitedBefore refuses a repeat of a request whose wait is over. starvedSince is when it became
+// starved; 0: it did not. The shortfalls at the end of the wait are not stored: it returns the
+// current ones.
 func (c *Core) WaitedBefore(command *ledger.AllocateCommand, starvedSince ledger.Instant) *ledger.InsufficientError {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.unexplained {
 		return insufficient
 	}
-	c.ledger.Begin(c.now) // what is due by itself is no fault of an explanation
+	c.ledger.Begin(c.now) // the due work is no fault of an explanation
 	why, err := c.explained(func() (ledger.Explanation, error) { return c.ledger.ExplainAgain(c.now, *command, starvedSince) })
 	if err == nil {
 		insufficient.Explain(&why)
@@ -265,17 +266,17 @@ func (c *Core) WaitedBefore(command *ledger.AllocateCommand, starvedSince ledger
 	return insufficient
 }
 
-// explain says what blocks a request. If its allocation still waits, it explains that one, because
-// a new request like it may be more than its caller may have.
+// explain explains why a request waits. If its allocation still waits, it explains that one,
+// because a new request like it may exceed the caller's quota.
 func (c *Core) explain(request *Request, starvedSince ledger.Instant) (ledger.Explanation, error) {
 	id := request.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
 		return c.ledger.ExplainID(c.now, id, request.Command.Actor) //nolint:wrapcheck // it is not shown
 	}
-	return c.ledger.ExplainAgain(c.now, request.Command, starvedSince) //nolint:wrapcheck // likewise
+	return c.ledger.ExplainAgain(c.now, request.Command, starvedSince) //nolint:wrapcheck // it is not shown
 }
 
-// DescribeEnd names the state of an allocation, and why it is in it.
+// DescribeEnd names the state of an allocation, and its reason.
 func DescribeEnd(t *ledger.Allocation) string {
 	reason := shownReason(t)
 	if reason == "" {

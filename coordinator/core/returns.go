@@ -6,18 +6,18 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// returnsAtOnce is how far apart in time full reports need not be: those that would come within it
-// may come at once. A fleet of some dozen hosts is not spread.
+// returnsAtOnce is the time within which full reports may come at once. So the reports of some
+// dozen hosts are not spread.
 const returnsAtOnce = 100 * time.Millisecond
 
-// returns spreads the full reports of hosts that come from an earlier leadership: each host has a
-// slot of its own. A host gets one slot in a leadership, so it takes nobody else's by asking again.
+// returns spreads the full reports of hosts from an earlier leadership: each host has a slot of its
+// own. A host gets one slot in a leadership, so it takes no other host's slot if it asks again.
 type returns struct {
-	next  ledger.Instant            // the first slot that nobody has
+	next  ledger.Instant            // the first free slot
 	slots map[string]ledger.Instant // by host
 }
 
-// after is how long a host is to wait for its slot; 0: it need not. Slots are gap apart.
+// after returns how long a host should wait for its slot; 0: not at all. Slots are gap apart.
 func (r *returns) after(host string, now ledger.Instant, gap time.Duration) time.Duration {
 	slot, known := r.slots[host]
 	if !known {

@@ -2,10 +2,10 @@ package core
 
 import "fmt"
 
-// Setback is the evidence that the store went back in time before this leadership began: a
-// database was restored from a backup, or failed over to a replica that lacked commits. Hosts and
-// clients learn a revision only after it is durable, so nobody can know a later one than the
-// store, unless the store lost it.
+// Setback is the evidence that the store went back in time before this leadership began: a database
+// was restored from a backup, or failed over to a replica that lacked commits. Hosts and clients
+// learn a revision only after it is durable, so they can know a later one than the store only if
+// the store lost it.
 type Setback struct {
 	// Revision is that of the ledger when the leadership began.
 	Revision uint64
@@ -14,14 +14,14 @@ type Setback struct {
 	// Hosts is how many hosts know a revision above Revision, Host the first of them.
 	Hosts int
 	Host  string
-	// Adopted is how many engines these hosts have reported since that the ledger did not know.
+	// Adopted is how many engines unknown to the ledger these hosts have reported since.
 	Adopted int
-	// Watches is how many watches were to go on after a revision that the ledger had not reached.
-	// Any client can send such a number, so it proves less than the word of a host.
+	// Watches is how many watches began after a revision that the ledger had not reached. Any
+	// client can send such a number, so it proves less than the report of a host.
 	Watches int
 }
 
-// Warning tells an operator about the setback. It is empty if there is no evidence.
+// Warning warns an operator of the setback. It is empty if there is no evidence.
 func (s *Setback) Warning() (list []string) {
 	if s.Hosts > 0 {
 		list = append(list, fmt.Sprintf("the store went back in time: revision %d was acknowledged, and this leadership began with %d"+
@@ -38,7 +38,7 @@ func (s *Setback) Warning() (list []string) {
 type setback struct {
 	Setback
 
-	hosts map[string]bool // that know a later revision
+	hosts map[string]bool // the hosts that know a later revision
 }
 
 // observeRevision takes the revision that a host knows from an earlier leadership. It returns the
@@ -64,7 +64,7 @@ func (s *setback) observeAdopted(host string, engines int) {
 	}
 }
 
-// ObserveWatch takes the revision after which a client wants to go on watching.
+// ObserveWatch takes the revision after which a client wants to continue a watch.
 func (c *Core) ObserveWatch(after uint64) {
 	if c.ledger == nil || after <= c.ledger.Revision() {
 		return

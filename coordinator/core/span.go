@@ -7,18 +7,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Span is what is recorded of one call's way. The call's own goroutine exports it after the
-// answer.
+// Span records the way of one call. The call's own goroutine exports it after the answer.
 type Span struct {
 	Call    context.Context //nolint:containedctx // of the call, with its span
 	Queued  time.Time
 	Applied time.Time   // written by the goroutine that applies commands
-	Commit  *CommitSpan // written by the one that commits, before it answers
+	Commit  *CommitSpan // written by the goroutine that commits, before it answers
 }
 
-// CommitSpan is what is recorded of a commit.
+// CommitSpan records a commit.
 type CommitSpan struct {
 	Span         trace.Span
-	Owner        *Span // the span of the call that it belongs to
+	Owner        *Span // the span of its parent call
 	Began, Ended time.Time
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for
-// holders that do not know yet; here the store's epoch keeps those from writing, so it is the
-// least that Consul takes.
+// lockDelay is how long Consul keeps a key locked after its session was lost. The delay exists for
+// holders that have not noticed the loss. Here the store's epoch keeps these from writing, so the
+// delay is the shortest that Consul accepts.
 const lockDelay = time.Millisecond
 
-// Pauses after an attempt that failed though the key was free: Consul is in between two states for
-// some milliseconds, or troubled.
+// The pauses after an attempt that failed although the key was free: Consul is between two states
+// for some milliseconds, or has a fault.
 const (
 	firstAttempt = 20 * time.Millisecond
 	lastAttempt  = time.Second
 )
 
-// preparedFirst is how long a coordinator that is not prepared lets others try to lead. They are
-// told of the free key at the same time, and need three requests to Consul. To read 200,000
-// allocations takes some seconds.
+// preparedFirst is how long a coordinator that is not prepared lets others try to lead. Consul
+// notifies them of the free key at the same time, and they need three requests to Consul. To read
+// 200,000 allocations takes some seconds.
 const preparedFirst = 500 * time.Millisecond
 
-// Campaign implements Election. An error other than the context's refuses before anything has
-// worked: a token that may not do this, a certificate that is not trusted, an address that speaks
-// something else. Later such errors are logged, and it is tried again.
+// Campaign implements Election. An error other than the context's comes before the first success:
+// Consul refuses the token, the certificate is not trusted, or the address speaks another protocol.
+// Later, Campaign logs such errors and tries again.
 func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	e.mu.Lock()
 	e.patience = 0
@@ -41,14 +41,14 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
-	// First: a coordinator with another store may not be registered at all.
+	// First: a coordinator with another store must not be registered at all.
 	if err := c.claimStore(ctx, pause); err != nil {
 		return nil, err
 	}
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
-	var othersUntil time.Time // others go first, if this one is not prepared
+	var othersUntil time.Time // others go first until then, if this one is not prepared
 	for {
 		now, changed, yields := e.look(&othersUntil)
 		var again time.Duration
@@ -78,9 +78,9 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	}
 }
 
-// look returns the last reading of the key, with what is closed when it changes, and whether this
-// coordinator yields to another cluster. If a leader has just gone, it says until when others go
-// first.
+// look returns the last reading of the key, a channel that is closed when it changes, and whether
+// this coordinator yields to another cluster. If a leader has just gone, it sets othersUntil, the
+// time until which others go first.
 func (e *ConsulElection) look(othersUntil *time.Time) (now reading, changed <-chan struct{}, yields bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,30 +90,28 @@ func (e *ConsulElection) look(othersUntil *time.Time) (now reading, changed <-ch
 	return e.reading, e.changed, e.yields
 }
 
-// isLeftover reports that the key is held by a session of this coordinator's own, of a term that
-// it could not resign from. Its health check passes, so that session would stay. One that an
-// earlier start left behind ends with the check that it was bound to.
+// isLeftover reports whether the key is held by a session of this coordinator itself, of a term
+// that it could not resign from. Its health check passes, so that session would stay. A session of
+// an earlier start ends with the check that it was bound to.
 func (e *ConsulElection) isLeftover(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.holder == e.last
 }
 
-// releaseLeftover gives such a key up.
+// releaseLeftover releases such a key.
 func (c *candidate) releaseLeftover(ctx context.Context, now reading) {
 	c.session = now.holder
 	c.withdraw(ctx)
 }
 
-// twinAfter is the number of TTLs after which a leader at this coordinator's own address is taken
-// for another process. A leadership from before a restart of this coordinator is gone after one
-// TTL. If Consul's agent ended with it, the leadership is gone when Consul's servers count that
-// agent out.
+// twinAfter is the number of TTLs after which a leader at this coordinator's own address counts as
+// another process. A leadership from before a restart of this coordinator is gone after one TTL. If
+// Consul's agent ended with it, the leadership is gone when Consul's servers count that agent out.
 const twinAfter = 5
 
-// checkTwin logs, once, that a leader has this coordinator's address and stays: nobody can tell
-// the two apart. It returns how long to wait until that is known, or 0 if there is nothing to wait
-// for.
+// checkTwin logs, once, that a leader has this coordinator's address and stays: others cannot tell
+// the two apart. It returns the time until that is certain, or 0 if there is nothing to wait for.
 func (c *candidate) checkTwin(now reading) time.Duration {
 	e := c.election
 	if !now.known || now.leader.URL != e.options.URL {
@@ -160,22 +158,22 @@ type candidate struct {
 	// twin is the session of a leader at this coordinator's own address; empty: there is none.
 	twin   string
 	since  time.Time // when that was first seen
-	logged bool      // it was complained about
+	logged bool      // checkTwin has logged it
 }
 
-// acquire tries to take the key. If it is to be tried again, it returns neither a term nor an
+// acquire tries to take the key. If the caller should try again, it returns neither a term nor an
 // error.
 func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	e := c.election
 	start := e.registration.LastPass()
 	held, err := c.takeKey(ctx)
 	if err != nil {
-		// the result of the attempt is unknown: with the session everything of it goes
+		// the result of the attempt is unknown: the end of the session undoes it
 		c.withdraw(ctx)
 		return nil, c.retriable(ctx, err)
 	}
 	c.log.Worked("this coordinator stands for election again")
-	if !held { // a session is kept alive by its term alone
+	if !held { // only a term keeps its session alive
 		c.withdraw(ctx)
 		return nil, nil //nolint:nilnil // see above
 	}
@@ -193,10 +191,10 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	return term, nil
 }
 
-// claimStore makes sure that the cluster's store is the candidate's, before it stands by for a
-// leadership that it could not take. Another store is an error for a coordinator that has never
-// claimed its own: it is configured wrongly. A coordinator that has claimed its store before is
-// configured right. It waits until the key is right again.
+// claimStore ensures that the cluster's store is this coordinator's, before it stands by for a
+// leadership that it could not take. For a coordinator that has never claimed its own store,
+// another store is an error in its configuration. For a coordinator that has claimed it before, the
+// key is wrong, and it waits until the key is right again.
 func (c *candidate) claimStore(ctx context.Context, pause backoff.BackOff) error {
 	e := c.election
 	if e.options.StoreID == "" {
@@ -229,7 +227,7 @@ func (c *candidate) claimStore(ctx context.Context, pause backoff.BackOff) error
 	}
 }
 
-// reportMismatch tells the coordinator whether the cluster's store is another than its own.
+// reportMismatch reports whether the cluster's store differs from this coordinator's.
 func (e *ConsulElection) reportMismatch(err error) {
 	if e.options.Mismatch != nil {
 		e.options.Mismatch(err)
@@ -242,8 +240,8 @@ func (e *ConsulElection) hasClaimed() bool {
 	return e.claimed
 }
 
-// releaseLastTerm gives up what is left of the last term, so that a coordinator with the right
-// store leads.
+// releaseLastTerm releases the key if the last term still holds it, so that a coordinator with the
+// right store can lead.
 func (c *candidate) releaseLastTerm(ctx context.Context) {
 	e := c.election
 	e.mu.Lock()
@@ -254,8 +252,8 @@ func (c *candidate) releaseLastTerm(ctx context.Context) {
 	}
 }
 
-// retriable returns nil for an error after which it is tried again: every error except the
-// context's, and except a refusal before anything has worked.
+// retriable returns nil for an error after which Campaign tries again: every error except the
+// context's and a refusal before the first success.
 func (c *candidate) retriable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -271,7 +269,7 @@ func (c *candidate) retriable(ctx context.Context, err error) error {
 	return nil
 }
 
-// takeKey takes the key for a new session.
+// takeKey takes the key with a new session.
 func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	e := c.election
 	if c.session, err = e.newSession(ctx); err != nil {
@@ -281,19 +279,19 @@ func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	return held, e.client.Explain("take "+e.key(), err)
 }
 
-// candidacy is what the key says of a coordinator that has just taken it.
+// candidacy is the value of the key when a coordinator has just taken it.
 func (e *ConsulElection) candidacy() announcement {
 	return announcement{ID: e.options.ID, URL: e.options.URL}
 }
 
-// sessionTTL is for how long a session may go without being renewed. Consul's servers end it at
-// twice that, whatever its checks say. They are there for an election within a TTL: if an agent of
-// Consul has failed to pass something on to its servers, it can keep the failure of a check to
-// itself for half a minute and longer. It is the least that Consul takes.
+// sessionTTL is how long a session lives without a renewal. Consul's servers end it after at most
+// twice that, whatever its checks say. The checks are there for an election within a TTL. But a
+// Consul agent that has failed to send something to its servers may withhold a failed check for
+// half a minute and longer. The value is the shortest that Consul accepts, or the TTL.
 func sessionTTL(ttl time.Duration) time.Duration { return max(10*time.Second, ttl) }
 
-// newSession makes a session that ends with the coordinator's health check, or with its machine's,
-// or if it is not renewed.
+// newSession makes a session that ends if the coordinator's or its machine's health check fails, or
+// if it is not renewed.
 func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
@@ -304,8 +302,8 @@ func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// withdraw destroys a session that has won nothing. If Consul is away, the session ends with the
-// health check.
+// withdraw destroys a session that has not won. If Consul is away, the session ends with the health
+// check.
 func (c *candidate) withdraw(ctx context.Context) {
 	if c.session == "" {
 		return
@@ -318,7 +316,7 @@ func (c *candidate) withdraw(ctx context.Context) {
 	c.session = ""
 }
 
-// invalidSession reports that a call failed because its session has ended.
+// invalidSession reports whether a call failed because its session has ended.
 func invalidSession(err error) bool {
 	var status api.StatusError
 	return errors.As(err, &status) && status.Code == http.StatusInternalServerError && strings.Contains(status.Body, "invalid session")

@@ -13,14 +13,13 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// clusterID is what follows the name of a cluster: as ClusterID makes it, or "alone" if the
-// coordinator was alone when it made its store.
+// clusterID matches the id after a cluster's name: one of ClusterID, or "alone" if the coordinator
+// was alone when it made its store.
 var clusterID = regexp.MustCompile(`^([a-z2-7]{8}|alone)$`)
 
-// IDError is what ClusterID returns if Consul's key holds something else than an id. A store may
-// know the right one.
+// IDError is ClusterID's error if Consul's key holds no valid id. A store may know the right one.
 type IDError struct {
-	// Key is Consul's, Value the beginning of what it holds.
+	// Key is Consul's key, Value the beginning of its value.
 	Key, Value string
 }
 
@@ -29,22 +28,22 @@ func (e *IDError) Error() string {
 		"a coordinator whose store is the cluster's puts it back; where another or a new store is to be the cluster's, delete the key", e.Key, e.Value)
 }
 
-// IsClusterID reports whether a store that belongs to owner belongs to a cluster of this name, and
-// so knows what ClusterID would say.
+// IsClusterID reports whether owner, the owner of a store, is the id of a cluster of this name:
+// then it is the result of ClusterID.
 func IsClusterID(owner, cluster string) bool {
 	id, named := strings.CutPrefix(owner, cluster+"/")
 	return named && clusterID.MatchString(id)
 }
 
-// ClusterID names the coordinators of a cluster in one Consul for good. A cluster of the same name
-// in another Consul has another id. The first coordinator that asks makes it, at
-// bursar/<cluster>/id. A store that was led on for one cluster is not for another. The error is an
-// *IDError if the key holds no id.
+// ClusterID returns the permanent id of the coordinators of a cluster in one Consul. A cluster of
+// the same name in another Consul has another id. The first coordinator that asks makes it, at
+// bursar/<cluster>/id. A store of one cluster is refused by another. The error is an *IDError if
+// the key holds no id.
 func ClusterID(ctx context.Context, client *consul.Client, cluster string) (string, error) {
 	ctx, cancel := client.Bounded(ctx)
 	defer cancel()
 	key := idKey(cluster)
-	for range 5 { // another coordinator may make it between our reading and our writing
+	for range 5 { // another coordinator may make it between the read and the write
 		options := client.Query(ctx)
 		options.RequireConsistent = true
 		pair, meta, err := client.API().KV().Get(key, options)
@@ -71,9 +70,9 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 
 func idKey(cluster string) string { return "bursar/" + cluster + "/id" }
 
-// restoreID puts the cluster's id back if Consul has lost its data, or if somebody has written
-// something that is not an id. Otherwise the next coordinator that starts would make another id
-// and be refused by the store, and in the end all coordinators would.
+// restoreID restores the cluster's id if Consul has lost its data, or if another writer has put
+// something else there. Otherwise the next coordinator that starts would make another id and be
+// refused by the store, and in the end all coordinators would.
 func (e *ConsulElection) restoreID(ctx context.Context) error {
 	if !IsClusterID(e.options.ClusterID, e.options.Cluster) {
 		return nil

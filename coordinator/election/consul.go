@@ -19,96 +19,95 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// Options say who stands for election, and where.
+// Options configure the election of one coordinator.
 type Options struct {
-	// ID is the coordinator's, different from that of every other of the cluster.
+	// ID is the id of the coordinator, unique in the cluster.
 	ID string
-	// URL is where the others and clients can call it, with a port. If it is https, a leader whose
-	// URL is not https does not count. What is passed on to a leader shows it who this coordinator
-	// is, and a writer to Consul must not be able to have that sent in clear.
+	// URL is this coordinator's address for the others and for clients, with a port. If it is
+	// https, a leader whose URL is not https does not count. A forwarded call carries this
+	// coordinator's credentials, and a writer to Consul must not be able to have them sent in clear
+	// text.
 	URL string
-	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul
-	// are bursar/<cluster>/leader and bursar/<cluster>/store. Default the name of the service that
-	// they are registered by.
+	// Cluster is the name that the coordinators of one election share; its keys in Consul are
+	// bursar/<cluster>/leader and bursar/<cluster>/store. Default: the name of the service under
+	// which they are registered.
 	Cluster string
 	// Mismatch is called with a *StoreError while the cluster's store is not this coordinator's,
-	// which has claimed its own before, and with nil once it is again. Until then Campaign goes on
-	// trying. Default: nothing is called.
+	// which has claimed its own before, and with nil once it is again. Until then Campaign keeps
+	// trying. Default: no call.
 	Mismatch func(err error)
-	// Shared is called when coordinators of another cluster are found by the name of this one's
-	// service, with a *consul.OccupiedError, and with nil once they are not any more. yields says
-	// that this coordinator is neither registered nor stands for election. It must not block.
-	// Default: nothing is called.
+	// Shared is called with a *consul.OccupiedError when coordinators of another cluster have the
+	// name of this one's service, and with nil once they no longer have. yields says that this
+	// coordinator is neither registered nor a candidate. It must not block. Default: no call.
 	Shared func(err error, yields bool)
-	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter
-	// is a shorter pause when a machine is lost; longer lets a leader get over a longer pause of
-	// its process, of the network or of Consul. Default 3 s, at least 2 s, at most 1 min.
+	// TTL is how long a dead leader keeps the others from leading. A shorter TTL gives a shorter
+	// pause when a machine is lost. With a longer one, a leader survives a longer pause of its
+	// process, of the network or of Consul. Default 3 s, at least 2 s, at most 1 min.
 	TTL time.Duration
-	// Alive says whether the coordinator's loop runs. It is asked about every third of the TTL,
-	// and must answer by then. A coordinator that is not alive does not count as healthy, and does
-	// not go on leading. Default always.
+	// Alive reports whether the coordinator's loop runs. It is called about every third of the TTL,
+	// and must answer by then. A coordinator that is not alive does not count as healthy, and stops
+	// leading. Default: always alive.
 	Alive func(ctx context.Context) error
-	// Prepared says whether the coordinator could serve as soon as it leads. If not, it lets others
-	// try first when a leader has gone. Default always.
+	// Prepared reports whether the coordinator could serve as soon as it leads. If not, it lets
+	// others try first when a leader has gone. Default: always prepared.
 	Prepared func() bool
 	// StoreID is the store that this coordinator would lead on. It campaigns only if the others
-	// have the same, see ClaimStore. Default: the store is not compared.
+	// have the same, see ClaimStore. Default: no comparison.
 	StoreID string
-	// ClusterID is what ClusterID said, or what the store remembers of it. If Consul has lost it,
-	// a candidate puts it back. Default: it is not put back.
+	// ClusterID is the result of ClusterID, or the one in the store. If Consul has lost it, a
+	// candidate restores it. Default: no restore.
 	ClusterID string
-	// Replaces are the ids of stores that this one has taken the place of, for Consul's catalog.
+	// Replaces are the ids of stores that this store has replaced, for Consul's catalog.
 	Replaces []string
-	// Meta is said in Consul's catalog, such as the version.
+	// Meta is for Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger
 }
 
-// ConsulElection is the election among coordinators that share a Consul. It registers the
-// coordinator there as well: the health check of the registration is what the session of the
-// election is bound to.
+// ConsulElection is the election among coordinators that share a Consul. It also registers the
+// coordinator there: the session of the election is bound to the health check of the registration.
 type ConsulElection struct {
 	client       *consul.Client
 	options      Options
 	registration *consul.Registration
 	rivals       *consul.Rivals
 
-	mu      sync.Mutex  // guards what follows
+	mu      sync.Mutex  // guards the fields below
 	term    *consulTerm // from the acquired key to Resign
 	reading reading
 	changed chan struct{} // closed when either changes
-	others  bool          // another one has held the key since this one let others go first
+	others  bool          // another one has held the key since the last preparedFirst
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 	yields  bool          // another cluster has the name of the service
 	fault   error         // why Consul did not answer the last time; nil: it did
 	asOf    time.Time     // of Consul's last answer
-	// patience is how long a call of the election may take; see firstPatience.
+	// patience bounds a call of the election; see firstPatience.
 	patience time.Duration
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
-	// nonsense and intruders bound the lines about values that others write into the key: they may
-	// write all the time.
+	// nonsense and intruders limit the log lines about values that other writers put into the key:
+	// they may write all the time.
 	nonsense, intruders rate.Sometimes
-	// loggedVersion is the version of the key that was logged; the watch's own.
+	// loggedVersion is the version of the key that was logged; only the watch uses it.
 	loggedVersion uint64
 }
 
-// reading is what the key said last.
+// reading is the last read value of the key.
 type reading struct {
 	known   bool   // it was read
-	refusal error  // why it was not read, as long as it never was
+	refusal error  // why the first read failed; nil after a success
 	holder  string // the session that holds it; empty: none
-	id      string // the holder, as it says
-	leader  Leader // who the holder says it is
+	id      string // the id in the holder's announcement
+	leader  Leader // the leader in the holder's announcement
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// Consul returns the election among the coordinators that have the same cluster in the same
-// Consul. It does nothing until Run. The error is a *consul.ConfigError or a *discovery.URLError.
+// Consul returns the election among the coordinators of the same cluster in the same Consul. It
+// does nothing until Run. The error is a *consul.ConfigError or a *discovery.URLError.
 func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	if options.Cluster == "" {
 		options.Cluster = client.Service()
@@ -142,8 +141,8 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	return e, nil
 }
 
-// Run does the election's work, and keeps the coordinator registered, until the context ends: then
-// a term that goes on is over, and the coordinator deregistered. It returns the context's error.
+// Run runs the election, and keeps the coordinator registered, until the context ends. Then it ends
+// the current term and deregisters the coordinator. It returns the context's error.
 func (e *ConsulElection) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.registration.Run(ctx) })
@@ -173,7 +172,7 @@ func (e *ConsulElection) shared(err error, yields bool) {
 	}
 }
 
-// Peers is how many other coordinators of the cluster are healthy, as far as is known.
+// Peers returns how many other coordinators of the cluster are healthy, as far as known.
 func (e *ConsulElection) Peers() int { return e.rivals.Peers() }
 
 // Leader implements Election. If Consul is away, the last known leader stays known.
@@ -182,10 +181,10 @@ func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
 	defer e.mu.Unlock()
 	leader = e.reading.leader
 	switch mine := e.term != nil && !e.term.isOver() && e.term.session == e.reading.holder; {
-	case mine: // whatever others may have written into its key
+	case mine: // whatever other writers have put into its key
 		leader = Leader{URL: e.options.URL, Epoch: e.term.said.Epoch, StoreID: e.term.said.StoreID}
 	case leader.URL == e.options.URL:
-		leader = Leader{} // what this coordinator was before: it does not lead now
+		leader = Leader{} // an earlier leadership of this coordinator: it does not lead now
 	}
 	return leader, e.changed
 }
@@ -200,17 +199,17 @@ type announcement struct {
 	StoreID string `json:"store_id,omitempty"`
 }
 
-// isIn reports whether a key says just this.
+// isIn reports whether the value of a key equals the announcement.
 func (a announcement) isIn(pair *api.KVPair) bool {
 	var found announcement
 	return json.Unmarshal(pair.Value, &found) == nil && found == a
 }
 
-// parseAnnouncement returns what a key says. Anybody who may write there can have written
-// anything: it is cut, and an invalid id is left out.
+// parseAnnouncement returns the announcement in a key. Every writer of the key may have put
+// anything there: texts are cut, and an invalid id is omitted.
 func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 	if err := json.Unmarshal(pair.Value, &said); err != nil {
-		// numbers stand in it whole
+		// the error may contain long numbers
 		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError))
 	}
 	said.ID = discovery.Cut(said.ID, maxInstance)
@@ -220,17 +219,16 @@ func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 	return said, nil
 }
 
-// maxInstance is more than any coordinator's ID has: it is made of the names of a machine and of
-// an address.
+// maxInstance is longer than every coordinator's ID, which consists of the names of a machine and
+// of an address.
 const maxInstance = 600
 
 func (e *ConsulElection) watch(ctx context.Context) error {
 	return e.client.Watch(ctx, consul.Watch{
 		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Hurried: e.hurried, Log: e.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
-			// Any server of Consul's may answer: if its leader hangs, a question that goes to it
-			// is held, and nobody answers. A coordinator that takes the key asks the leader in any
-			// case.
+			// Any server of Consul may answer: if its leader hangs, a query that goes to the leader
+			// gets no answer. A coordinator that takes the key asks the leader in any case.
 			options.AllowStale = true
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
 			if err == nil {
@@ -244,8 +242,8 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 			}
 			e.setAnswered(meta)
 			if e.update(pair) {
-				// The answer may be older than the term. checkTerm reads the key as it is now, and
-				// corrects what somebody else has written.
+				// The answer may be older than the term. checkTerm reads the current key, and
+				// corrects the value if another writer has changed it.
 				bounded, cancel := e.bounded(ctx)
 				defer cancel()
 				e.checkTerm(bounded)
@@ -255,8 +253,8 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 	})
 }
 
-// hurried reports whether a new leader must be known soon: nobody leads, this coordinator has lost
-// its term, or Consul did not say.
+// hurried reports whether a new leader must be known soon: there is no leader, this coordinator has
+// lost its term, or Consul did not answer.
 func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -264,14 +262,14 @@ func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
 	return e.reading.known && (e.fault != nil || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
 }
 
-// setAnswered notes that Consul has answered the question for the leader.
+// setAnswered notes that Consul has answered the query for the leader.
 func (e *ConsulElection) setAnswered(meta *api.QueryMeta) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fault, e.asOf = nil, time.Now().Add(-meta.LastContact)
 }
 
-// setUnanswered notes that Consul has not answered. A question that this coordinator has ended
+// setUnanswered notes that Consul has not answered. A query that this coordinator has canceled
 // itself says nothing about Consul.
 func (e *ConsulElection) setUnanswered(err error, ended bool) {
 	e.mu.Lock()
@@ -283,9 +281,9 @@ func (e *ConsulElection) setUnanswered(err error, ended bool) {
 }
 
 const (
-	// firstPatience is how long one call for the election may take at first. It doubles with each
-	// call that takes longer, up to the configured timeout: a server of Consul that hangs must not
-	// cost all of that, and a Consul that is slow must be waited for.
+	// firstPatience is the first bound of one call for the election. It doubles with each call that
+	// takes longer, up to the configured timeout. A hanging server of Consul must not cost the
+	// whole timeout, and a slow Consul must get the time.
 	firstPatience = time.Second
 )
 
@@ -299,7 +297,7 @@ func (e *ConsulElection) bounded(ctx context.Context) (context.Context, context.
 	return ctx, func() { cancel(); cancelAll() }
 }
 
-// setPatience takes how a call of the election has ended.
+// setPatience adapts the patience to the error of a call.
 func (e *ConsulElection) setPatience(err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -310,15 +308,15 @@ func (e *ConsulElection) setPatience(err error) {
 }
 
 const (
-	// watchWait bounds for how long a connection that died without a word goes unnoticed.
+	// watchWait bounds how long a silently broken connection goes unnoticed.
 	watchWait = 5 * time.Second
-	// watchGap bounds what a restless key costs.
+	// watchGap bounds the cost of a key that changes often.
 	watchGap = 20 * time.Millisecond
 )
 
-// update takes over what the key is now; nil: there is none. It returns whether that looks like
-// the end of a term that goes on, or has a value that this term did not write: while an
-// announcement is under way, the key still has the one before.
+// update stores the current value of the key; nil: there is no key. It reports whether that looks
+// like the end of a current term, or is a value that this term did not write. During an
+// announcement, the key still has the previous value.
 func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
@@ -337,7 +335,7 @@ func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	return e.term != nil && !e.term.isOver() && (e.term.session != now.holder || !e.term.said.isIn(pair) && !e.term.written.isIn(pair))
 }
 
-// keepRefusal keeps why the key cannot be read, as long as it never was.
+// keepRefusal stores why the key cannot be read, until the first successful read.
 func (e *ConsulElection) keepRefusal(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -352,7 +350,7 @@ func (e *ConsulElection) changedLocked() {
 	e.changed = make(chan struct{})
 }
 
-// leaderIn returns who leads, as the key says. It returns nobody if the key says nothing of use.
+// leaderIn returns the leader in the key; none if the key has no usable value.
 func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
 	said, err := parseAnnouncement(pair)
 	if err == nil {

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// lease is how long a term lasts by this machine's own clock: ttl − margin from the start of the
+// lease is the length of a term by this machine's own clock: ttl − margin from the start of the
 // last renewal. The check in Consul's agent fails ttl after a renewal reached it, which is after
-// its start. So the lease has ended before anybody else can lead, by the margin at least. A lease
-// that has ended stays so: a late renewal, from a process that was stopped, does not count.
+// its start. So the lease has ended before another coordinator can lead, by the margin at least. An
+// ended lease stays ended: a late renewal, from a process that was stopped, does not count.
 //
-// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps; for
-// that there is the store's epoch.
+// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps. Then
+// the store's epoch protects the store.
 type lease struct {
 	length time.Duration
-	onEnd  func() // called once, when it has ended, without the lock
+	onEnd  func() // called once, at its end, without the lock
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	until time.Time
 	timer *time.Timer
 	over  chan struct{}
 	ended bool
 }
 
-// margin is by how much the lease is shorter than the TTL: for a clock that runs slower than
-// Consul's, and to stop what is under way.
+// margin is the difference between the TTL and the lease: for a clock that runs slower than
+// Consul's, and to stop work in flight.
 func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
-// newLease starts one that was last renewed at start, which may be over already. onEnd is called
+// newLease starts a lease that was last renewed at start, and may be over already. onEnd is called
 // when it ends.
 func newLease(ttl time.Duration, start time.Time, onEnd func()) *lease {
 	l := &lease{length: ttl - margin(ttl), onEnd: onEnd, over: make(chan struct{})}
@@ -38,8 +38,8 @@ func newLease(ttl time.Duration, start time.Time, onEnd func()) *lease {
 	return l
 }
 
-// renew makes it last for another length from start on, which never shortens it. It returns
-// whether the lease goes on.
+// renew extends the lease to another length from start on. It never shortens it. It reports whether
+// the lease goes on.
 func (l *lease) renew(start time.Time) bool {
 	l.mu.Lock()
 	if l.ended {
@@ -59,7 +59,7 @@ func (l *lease) renew(start time.Time) bool {
 	return true
 }
 
-// onTimer is the timer's: the lease may have been renewed in the meantime.
+// onTimer is called by the timer: the lease may have been renewed meanwhile.
 func (l *lease) onTimer() {
 	l.mu.Lock()
 	due := lapsed(l.until, time.Now())
@@ -71,7 +71,7 @@ func (l *lease) onTimer() {
 
 func lapsed(until, now time.Time) bool { return !now.Before(until) }
 
-// end ends it now.
+// end ends the lease now.
 func (l *lease) end() {
 	l.mu.Lock()
 	if l.ended {

@@ -12,10 +12,9 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// StoreError is what a coordinator gets that has another store than the coordinators of its
-// cluster.
+// StoreError refuses a coordinator whose store differs from that of its cluster.
 type StoreError struct {
-	// Cluster is theirs.
+	// Cluster is the name of the cluster.
 	Cluster string
 	// Theirs and Ours are the stores' ids.
 	Theirs, Ours string
@@ -26,10 +25,10 @@ func (e *StoreError) Error() string {
 		"stop them all and run \"bursar coordinator migrate --adopt\"", e.Cluster, e.Theirs, e.Ours)
 }
 
-// Permanent reports whether only an operator can end an error of Campaign or ClaimStore: then the
-// coordinator should end, too, and say why. An error that waiting mends is not permanent. A
-// refusal by Consul is not either, because it may be taken back at any time. What is written there
-// after the coordinator has claimed its store is not either, and Campaign outlives it: one write
+// Permanent reports whether only an operator can mend an error of Campaign or ClaimStore. Then the
+// coordinator should end, too, and report it. An error that time may mend is not permanent. Nor is
+// a refusal by Consul, because Consul may take it back at any time. Nor is a change of the keys
+// after the coordinator has claimed its store, and Campaign outlives that: otherwise one write
 // would end all coordinators.
 func Permanent(err error) bool {
 	_, store := errors.AsType[*StoreError](err)
@@ -38,13 +37,12 @@ func Permanent(err error) bool {
 
 func (e *ConsulElection) storeKey() string { return "bursar/" + e.options.Cluster + "/store" }
 
-// ClaimStore makes sure that all coordinators of the cluster use one store. It writes the store's
-// id into Consul if there is none, and compares it if there is one. Another id there is a
-// *StoreError, or is replaced if adopt is set. If the key holds no valid id, the store that was
-// last led on counts, as the leader's key has it, and its id is put back. ClaimStore works without
-// Run.
+// ClaimStore ensures that all coordinators of the cluster use one store. It writes the store's id
+// into Consul if there is none, and compares it if there is one. Another id there is a *StoreError,
+// or is replaced if adopt is set. If the key holds no valid id, the store of the last leader
+// counts, as named in the leader's key, and its id is restored. ClaimStore works without Run.
 func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt bool) error {
-	for range 5 { // another coordinator may claim it between our reading and our writing
+	for range 5 { // another coordinator may claim it between the read and the write
 		if done, err := e.claimStore(ctx, storeID, adopt); done || err != nil {
 			return err
 		}
@@ -99,8 +97,8 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 	return true, nil
 }
 
-// lastStore returns the id of the store that was last led on, as the leader's key says, also when
-// nobody leads now. It is empty if the key does not say.
+// lastStore returns the id of the last leader's store from the leader's key, also while there is no
+// leader. It is empty if the key has none.
 func (e *ConsulElection) lastStore(ctx context.Context) (string, error) {
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
@@ -110,12 +108,12 @@ func (e *ConsulElection) lastStore(ctx context.Context) (string, error) {
 	}
 	said, err := parseAnnouncement(pair)
 	if err != nil {
-		return "", nil //nolint:nilerr // it says nothing
+		return "", nil //nolint:nilerr // it has no value
 	}
 	return said.StoreID, nil
 }
 
-// claims remembers that the cluster's store is this coordinator's.
+// setClaimed notes that the cluster's store is this coordinator's.
 func (e *ConsulElection) setClaimed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

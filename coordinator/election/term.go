@@ -20,8 +20,8 @@ type consulTerm struct {
 	election *ConsulElection
 	session  string
 	lease    *lease
-	said     announcement // guarded by the election's mu: what the key must say
-	// written is what this term has last written into it, as far as it knows; guarded by the
+	said     announcement // guarded by the election's mu: the required value of the key
+	// written is the last value that this term has written, as far as it knows; guarded by the
 	// election's mu.
 	written announcement
 }
@@ -38,7 +38,7 @@ func (t *consulTerm) isOver() bool {
 	}
 }
 
-// Announce implements Term. If Consul says that the term has ended, the error is errOver.
+// Announce implements Term. If the term has ended according to Consul, the error is errOver.
 func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string) error {
 	if t.isOver() {
 		return errOver
@@ -46,7 +46,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	e := t.election
 	said := announcement{ID: e.options.ID, URL: e.options.URL, Epoch: epoch, StoreID: storeID}
 	e.mu.Lock()
-	t.said = said // before it is written: what is found there from now on is compared with this
+	t.said = said // before the write: later reads of the key are compared with this
 	e.mu.Unlock()
 	held, err := e.writeKey(ctx, t.session, said)
 	switch {
@@ -62,8 +62,8 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	return nil
 }
 
-// Resign implements Term. The key is released before the session is destroyed, because only what a
-// lost session held is kept from others for a while.
+// Resign implements Term. It releases the key before it destroys the session, because the lock
+// delay applies only to keys of a lost session.
 func (t *consulTerm) Resign(ctx context.Context) error {
 	e := t.election
 	t.lease.end()
@@ -78,14 +78,15 @@ func (t *consulTerm) Resign(ctx context.Context) error {
 		return nil
 	}
 	_, err := e.client.API().Session().Destroy(t.session, e.client.Write(ctx))
-	// without its session nothing is held: if that was destroyed, the release may have failed
+	// without its session it holds nothing: if the session was destroyed, the release may have
+	// failed
 	if err != nil {
 		err = errors.Join(releasing, err)
 	}
 	return e.client.Explain("give up "+e.key(), err)
 }
 
-// termEnded is called when the term has ended, whatever ended it.
+// termEnded is called when the term has ended for any reason.
 func (e *ConsulElection) termEnded() {
 	e.registration.Follow()
 	e.mu.Lock()
@@ -93,9 +94,9 @@ func (e *ConsulElection) termEnded() {
 	e.changedLocked()
 }
 
-// renewTerm is called after each pass of the health check. That pass was taken by Consul's agent
-// on this machine; that its servers still know of the term, only they can say. Both together renew
-// the lease. The session is renewed as well, for which there is much more time than for the lease.
+// renewTerm is called after each pass of the health check. Consul's agent on this machine has
+// accepted that pass, but only its servers know whether the term goes on. Both together renew the
+// lease. The session is renewed as well; it has much more time than the lease.
 func (e *ConsulElection) renewTerm(ctx context.Context, start time.Time) {
 	t := e.checkTerm(ctx)
 	if t == nil {
@@ -109,8 +110,8 @@ func (e *ConsulElection) renewTerm(ctx context.Context, start time.Time) {
 	e.renewals.Worked("Consul renews the session that this coordinator leads by again")
 }
 
-// checkTerm asks Consul's servers whether the term goes on, and returns it. It ends a term that
-// does not. It returns nil if there is no term, or if the servers do not answer.
+// checkTerm asks Consul's servers whether the term goes on, and returns it. If it does not,
+// checkTerm ends it. It returns nil if there is no term, or if the servers do not answer.
 func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 	e.mu.Lock()
 	t := e.term
@@ -119,7 +120,7 @@ func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 		return nil
 	}
 	e.mu.Lock()
-	written := t.written // before the key is read: it can be announced again in between
+	written := t.written // before the read of the key: an announcement may come in between
 	e.mu.Unlock()
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
@@ -128,7 +129,7 @@ func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 	case err != nil:
 		e.doubts.Failed("Consul does not say whether this coordinator still leads", e.client.Explain("read "+e.key(), err))
 		return nil
-	case meta.LastIndex == 0: // something else than Consul answered
+	case meta.LastIndex == 0: // it was not Consul that answered
 		return nil
 	case pair == nil || pair.Session != t.session:
 		e.options.Log.Warn("this coordinator does not lead any more: its session in Consul has ended, or its key was taken away", "key", e.key())
@@ -140,17 +141,17 @@ func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 	return t
 }
 
-// setWritten remembers what the key says.
+// setWritten stores the written value.
 func (t *consulTerm) setWritten(value announcement) {
 	t.election.mu.Lock()
 	defer t.election.mu.Unlock()
 	t.written = value
 }
 
-// correct writes the key again if it does not say what it must. An announcement of this term that
-// did not get through leaves what was written before. Anything else was written by somebody else.
-// Others may write there although the lock is this term's, and the other coordinators would call
-// the one that it names.
+// correct writes the key again if it does not have the required value. If an announcement of this
+// term did not get through, the key has the previously written value. Any other value comes from
+// another writer. Others may write there although this term holds the lock, and the other
+// coordinators would call the coordinator that it names.
 func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written announcement) {
 	e := t.election
 	e.mu.Lock()
@@ -162,7 +163,7 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 	if !written.isIn(pair) && !wrote.isIn(pair) {
 		e.intruders.Do(func() {
 			var found announcement
-			_ = json.Unmarshal(pair.Value, &found) // nonsense names nobody
+			_ = json.Unmarshal(pair.Value, &found) // an invalid value names no coordinator
 			e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
 				"said", discovery.Cut(found.URL, discovery.MaxShownValue))
 		})
@@ -174,8 +175,8 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 	t.setWritten(want)
 }
 
-// writeKey writes the key while the session holds it, or takes it for the session if nobody holds
-// it. held says whether it is the session's.
+// writeKey writes the key while the session holds it, or takes it for the session if no session
+// holds it. held says whether the session holds it.
 func (e *ConsulElection) writeKey(ctx context.Context, session string, value announcement) (held bool, err error) {
 	text, err := json.Marshal(value)
 	if err != nil {
