@@ -10,14 +10,14 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Column is a column of a row, as the database has it: an int64, a string, or []byte. Invalid text
+// Column is a column of a row in the database's form: an int64, a string, or []byte. Invalid text
 // is []byte; a number that is not whole is a string.
 type Column struct {
 	Name  string `json:"name"`
 	Value any    `json:"value"`
 }
 
-// AsideRow is a row that was set aside, whole.
+// AsideRow is a complete row that was set aside.
 type AsideRow struct {
 	Table   string   `json:"table"`
 	Columns []Column `json:"columns"`
@@ -30,13 +30,13 @@ type Aside interface {
 
 	// SetAside removes a row from the store, whatever it holds. With a host's row it removes the
 	// live allocations on the host, which cannot be restored without it. It first passes all of
-	// them to keep: if that fails, nothing is changed. The epoch is raised in the same step, so
+	// them to keep: if that fails, it changes nothing. It raises the epoch in the same step, so
 	// that the present leader is deposed and loads again. table is one of Tables, and key the key
 	// of a RowError. ErrNotFound: there is no such row.
 	SetAside(ctx context.Context, table, key string, keep func([]AsideRow) error) (Meta, error)
 }
 
-// Tables are the tables whose rows a ledger is rebuilt from, and the table of refused commands.
+// Tables are the tables from whose rows a ledger is rebuilt, and the table of refused commands.
 func Tables() []string {
 	return []string{AllocationTable, HostTable, QuotaTable, ProviderTable, RefusalTable}
 }
@@ -51,10 +51,10 @@ type AsideWhere struct {
 // onHost finds the live allocations that cannot be restored without a host.
 const onHost = "ended = 0 AND (host_id = %s OR host_id <> '' AND host_id NOT IN (SELECT id FROM host))"
 
-// AsideRows finds the rows that are set aside together; the named row is first. held is the key as
-// the column holds it. An allocation is found by its id. With a host, live allocations whose host
-// has no row are set aside, too: if the id in a host's row is garbage, its allocations have no
-// host. The error says what is wrong with the table or the key.
+// AsideRows finds the rows that are set aside together; the named row is first. held is the key in
+// the form of the column. It finds an allocation by its id. With a host, it also sets aside live
+// allocations whose host has no row: if the id in a host's row is garbage, its allocations have no
+// host. The error is about the table or the key.
 func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 	switch table {
 	case AllocationTable:
@@ -75,17 +75,17 @@ func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 	return nil, fmt.Errorf("table: %q: want one of %q", table, Tables())
 }
 
-// Select and Delete are the statements, with the database's own placeholder.
+// Select returns the SELECT statement, with the database's own placeholder.
 func (w AsideWhere) Select(placeholder string) string {
 	return "SELECT * FROM " + w.Table + " WHERE " + fmt.Sprintf(w.Condition, placeholder) //nolint:unqueryvet // all columns that there are, whichever version made them
 }
 
-// Delete is Select's counterpart.
+// Delete returns the matching DELETE statement.
 func (w AsideWhere) Delete(placeholder string) string {
 	return "DELETE FROM " + w.Table + " WHERE " + fmt.Sprintf(w.Condition, placeholder)
 }
 
-// Row makes a row of the database's values. It copies them.
+// Row makes a row from the database's values, which it copies.
 func (w AsideWhere) Row(names []string, values []any) AsideRow {
 	row := AsideRow{Table: w.Table}
 	for i, name := range names {

@@ -4,16 +4,16 @@ import (
 	"context"
 )
 
-// CopyTarget is a store that another store can be copied into, by package copying. It is opened
-// for that: see IntoCopy in the options of the backends.
+// CopyTarget is a store into which package copying can copy another store. It must be opened for
+// that: see IntoCopy in the options of the backends.
 type CopyTarget interface {
 	Store
 
-	// BeginCopy marks the store so that only a copy may be written into it, gives it a new
-	// identity, and deletes the rows of a copy that was not finished. Until EndCopy only a Store
-	// that was opened for copying can lead, and Open refuses it as Unfinished. source is where the
-	// copy comes from, without secrets; it is not empty. A store that has rows of its own is
-	// refused with a *RefusedError, NotEmpty.
+	// BeginCopy marks the store so that only a copy may write to it, gives it a new identity, and
+	// deletes the rows of an unfinished copy. Until EndCopy only a Store that was opened for
+	// copying can lead, and Open refuses it as Unfinished. source is the source of the copy,
+	// without secrets; it is not empty. BeginCopy refuses a store with rows of its own with a
+	// *RefusedError, NotEmpty.
 	BeginCopy(ctx context.Context, source string) error
 
 	// EndCopy makes it a normal store, with the source's sequence, last id and time. ErrDeposed:
@@ -21,7 +21,7 @@ type CopyTarget interface {
 	EndCopy(ctx context.Context, epoch uint64, source Meta) error
 }
 
-// RefuseUnfinished is the refusal of a store with a copy that was begun and not finished.
+// RefuseUnfinished returns the refusal of a store with an unfinished copy.
 func RefuseUnfinished(where, source string) error {
 	return &RefusedError{
 		Where: where, Reason: Unfinished, Found: "a copy from " + source + " was begun and not finished",
@@ -29,7 +29,7 @@ func RefuseUnfinished(where, source string) error {
 	}
 }
 
-// RefuseNotEmpty is the refusal of a target that holds rows.
+// RefuseNotEmpty returns the refusal of a target with rows.
 func RefuseNotEmpty(where string) error {
 	return &RefusedError{
 		Where: where, Reason: NotEmpty, Found: "it holds rows of its own", Want: "a place without rows to copy into",

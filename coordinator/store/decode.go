@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// DecodeAllocation reads what AppendAllocation wrote. forget is the row's column. The error is a
+// DecodeAllocation reads a payload of AppendAllocation. forget is the row's column. The error is a
 // *RowError.
 func DecodeAllocation(id ledger.ID, forget bool, payload []byte) (ledger.Allocation, error) {
 	record := &storev1.AllocationRecord{}
@@ -100,7 +100,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	}
 	var incidents []ledger.Incident
 	for _, i := range more.GetIncidents() {
-		if bursarv1.IncidentKind_name[int32(i.GetKind())] != "" { // else of a later version
+		if bursarv1.IncidentKind_name[int32(i.GetKind())] != "" { // otherwise of a later version
 			incidents = append(incidents, r.incident(i))
 		}
 	}
@@ -118,7 +118,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	return a, r.err
 }
 
-// start reads the additions of an engine's start; nil: there are none.
+// start reads the additions of an engine's start; nil if there are none.
 func (r *reader) start(more *storev1.Additions) *ledger.Start {
 	if more.GetName() == "" && more.GetPhase() == 0 && more.GetLaunch() == nil {
 		return nil
@@ -150,7 +150,7 @@ func exitStatus(m *bursarv1.ExitStatus) *ledger.ExitStatus {
 	return &ledger.ExitStatus{Code: m.Code, Signal: m.GetSignal(), OutOfMemory: m.GetOutOfMemory()}
 }
 
-// DecodeHost reads what EncodeHost wrote. The error is a *RowError.
+// DecodeHost reads a payload of EncodeHost. The error is a *RowError.
 func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 	m := &storev1.HostRecord{}
 	err := unmarshal(payload, m)
@@ -184,7 +184,7 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 	return h, nil
 }
 
-// DecodeQuota reads what EncodeQuota wrote. selector is the row's key, a selector's text. The
+// DecodeQuota reads a payload of EncodeQuota. selector is the row's key, a selector's text. The
 // error is a *RowError.
 func DecodeQuota(selector string, payload []byte) (ledger.Quota, error) {
 	record := &storev1.QuotaRecord{}
@@ -202,7 +202,8 @@ func DecodeQuota(selector string, payload []byte) (ledger.Quota, error) {
 	return q, nil
 }
 
-// DecodeProvider reads what EncodeProvider wrote. name is the row's key. The error is a *RowError.
+// DecodeProvider reads a payload of EncodeProvider. name is the row's key. The error is a
+// *RowError.
 func DecodeProvider(name string, payload []byte) (ledger.ProviderRecord, error) {
 	record := &storev1.ProviderRecord{}
 	err := unmarshal(payload, record)
@@ -251,8 +252,7 @@ func quota(m *bursarv1.Quota) (ledger.Quota, error) {
 	return q, nil
 }
 
-// unmarshal reads a payload that this version understands in full. If it had fields that this
-// version does not know, writing it again would lose them.
+// unmarshal reads a payload and refuses unknown fields: to write the row again would lose them.
 func unmarshal(payload []byte, m proto.Message) error {
 	if err := proto.Unmarshal(payload, m); err != nil {
 		return fmt.Errorf("not a %s: %w", m.ProtoReflect().Descriptor().Name(), err)
@@ -271,8 +271,8 @@ func known(m protoreflect.ProtoMessage) error {
 // reader reads fields and keeps the first error.
 type reader struct{ err error }
 
-// additions reads what is in the unknown fields of a row's resource; see storev1.Additions. Fields
-// of a later version are ignored, as the version before this one ignores all of them.
+// additions reads the unknown fields of a row's resource; see storev1.Additions. It ignores fields
+// of a later version, as the previous version ignores all of them.
 func (r *reader) additions(field string, m *bursarv1.Resource) *storev1.Additions {
 	more := &storev1.Additions{}
 	if m == nil {
@@ -311,7 +311,7 @@ func (r *reader) labels(field string, m map[string]string) label.Set {
 	return set
 }
 
-// rules reads the conditions on the labels of a host; nil: there are none.
+// rules reads the conditions on the labels of a host; nil if there are none.
 func (r *reader) rules(w *bursarv1.HostWishes) *ledger.Rules {
 	rules := &ledger.Rules{}
 	for _, list := range []struct {
@@ -361,12 +361,12 @@ func (r *reader) incident(m *bursarv1.Incident) ledger.Incident {
 	}
 }
 
-// instant reads only what timestamp wrote: an Instant is between 1677 and 2262.
+// instant reads only times that timestamp wrote: an Instant is between 1677 and 2262.
 func (r *reader) instant(field string, m *timestamppb.Timestamp) ledger.Instant {
 	if m == nil {
 		return 0
 	}
-	// may wrap; then it does not come back
+	// this may wrap; then the way back gives another time
 	i := ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))
 	if back := i.Time(); back.Unix() != m.GetSeconds() || int32(back.Nanosecond()) != m.GetNanos() { //nolint:gosec // below 1e9
 		r.fail(field, fmt.Errorf("%d s and %d ns: want a time from 1678 to 2261", m.GetSeconds(), m.GetNanos()))
@@ -374,7 +374,7 @@ func (r *reader) instant(field string, m *timestamppb.Timestamp) ledger.Instant 
 	return i
 }
 
-// duration reads what the encoder's duration wrote.
+// duration reads a duration of the encoder.
 func (r *reader) duration(field string, m *durationpb.Duration) time.Duration {
 	if m == nil {
 		return 0

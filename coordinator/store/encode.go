@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The tables, as a RowError names them.
+// The names of the tables in a RowError.
 const (
 	AllocationTable = "allocation"
 	HostTable       = "host"
@@ -25,10 +25,9 @@ const (
 	RefusalTable    = "refusal"
 )
 
-// AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord. It has
-// everything except Forget, which is a column, and what was measured of one that is live. It
-// refuses what DecodeAllocation would refuse, so that every written row can be loaded. The error is
-// a *RowError.
+// AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord. It omits
+// Forget, which is a column, and the measurements of a live allocation. It refuses values that
+// DecodeAllocation would refuse, so that every written row can be loaded. The error is a *RowError.
 func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	if a.State < ledger.Waiting || a.State > ledger.Lost {
 		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}
@@ -52,7 +51,7 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("incident of kind %d: want one of the known", i.Kind)}
 		}
 	}
-	if !a.State.Live() { // otherwise it is not stored
+	if !a.State.Live() { // live ones have no stored measurements
 		if err := cmp.Or(a.Measured.Validate(), a.Peak.Vector().Validate()); err != nil {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}

@@ -8,57 +8,57 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrNotFollowed is the error of a store that only one process can have open: nobody stands by.
+// ErrNotFollowed is the error of a store that only one process can open: it has no standby.
 var ErrNotFollowed = errors.New("store: it cannot be followed: one process has it alone")
 
-// Mark names a state of a store: the one that a commit has left at a sequence. A store that is put
-// back to an earlier state gives out sequences again, but not in the same leadership. The zero
-// value names no state.
+// Mark names a state of a store: the one after a commit at a sequence. A store that is restored to
+// an earlier state gives out sequences again, but not in the same leadership. The zero value names
+// no state.
 type Mark struct {
 	Sequence   uint64
-	Leadership string // whose commit it was
+	Leadership string // of the commit
 }
 
 // Followed is one state of a store, for a reader that has the rows of a mark.
 type Followed struct {
 	Meta Meta
-	// Mark names this state. It is zero if nothing does, because a version that keeps no record of
+	// Mark names this state. It is zero if no mark does, because a version that keeps no record of
 	// changes has committed last: then no rows are read.
 	Mark Mark
-	// Whole says that Rows has all rows, because not all changes since the mark are recorded. If
-	// not, Rows has the hosts and the live allocations that have changed since, and Ended and
-	// HostsRemoved name what is gone, or not live any more.
+	// Whole says that Rows has all rows, because not all changes since the mark are recorded.
+	// Otherwise Rows has the changed hosts and live allocations, and Ended and HostsRemoved name
+	// allocations that are no longer live and hosts that are gone.
 	Whole        bool
 	Rows         ledger.Snapshot
 	Ended        []ledger.ID
 	HostsRemoved []string
-	// Rest says that Rows has all rules, providers and refusals. If not, no rule and no provider
+	// Rest says that Rows has all rules, providers and refusals. Otherwise no rule and no provider
 	// has changed.
 	Rest bool
 	// LastEnd is the latest end of any allocation. It is read if Whole is set.
 	LastEnd ledger.Instant
 }
 
-// Totals show whether a reader has the hosts and the live allocations of a state.
+// Totals let a reader check whether it has the hosts and the live allocations of a state.
 type Totals struct {
 	Epoch uint64 // of the state
-	Live  int    // how many live allocations there are
+	Live  int    // number of live allocations
 	IDs   int64  // the sum of their ids, see SumOfIDs
-	Hosts int    // how many there are
+	Hosts int    // number of hosts
 }
 
-// Follower is the part of a Store for coordinators that stand by. Its methods read one state of the
-// store, without the request ids of what has ended. ErrNotFollowed: nobody can follow this store.
+// Follower is the part of a Store for standbys. Its methods read one state of the store, without
+// the request ids of ended allocations. ErrNotFollowed: this store cannot be followed.
 type Follower interface {
-	// Follow reads what has changed since a mark. With the zero mark, or if not all that has
-	// changed is recorded, it reads everything.
+	// Follow reads the changes since a mark. With the zero mark, or if not all changes are
+	// recorded, it reads all rows.
 	Follow(ctx context.Context, since Mark) (Followed, error)
 
-	// CatchUp reads what has changed since a mark, and all that a ledger is rebuilt from besides.
-	// ErrGap: not all that has changed is recorded.
+	// CatchUp reads the changes since a mark, and the other rows from which a ledger is rebuilt.
+	// ErrGap: not all changes are recorded.
 	CatchUp(ctx context.Context, since Mark) (Followed, error)
 
-	// Totals reads the totals of the present state. That takes as long as there are live
+	// Totals reads the totals of the present state. Its time depends on the number of live
 	// allocations: 0.1 s with 200,000.
 	Totals(ctx context.Context) (Totals, error)
 }
@@ -67,24 +67,24 @@ type Follower interface {
 // present state.
 var ErrGap = errors.New("store: its records of changes do not reach back to what was read before")
 
-// IDModulus makes sums of ids fit: a store adds up the remainders.
+// IDModulus keeps sums of ids small: a store adds up the remainders.
 const IDModulus = 1_000_000_007
 
-// SumOfIDs is what an id adds to Totals.IDs.
+// SumOfIDs is the part of an id in Totals.IDs.
 func SumOfIDs(id ledger.ID) int64 { return Signed(uint64(id)) % IDModulus }
 
-// ChangeTable has a record of each of the latest commits: which rows it has changed. It is how a
-// coordinator that stands by finds them.
+// ChangeTable has a record of each of the latest commits: the keys of its changed rows. A standby
+// finds them by it.
 const ChangeTable = "change"
 
 const (
-	// MostRecorded is how many keys a record of a commit has at most. That of a commit that changes
-	// more rows has none, and says so.
+	// MostRecorded bounds the keys in the record of a commit. A commit that changes more rows has a
+	// record that says so and has no keys.
 	MostRecorded = 4096
-	// RecordsKept is how many records there are at least, once there were as many commits. The
-	// leader removes older ones: when it begins, and from then on in steps.
+	// RecordsKept is the least number of records, once there were as many commits. The leader
+	// removes older ones: when it begins, and from then on in steps.
 	RecordsKept = 8192
-	// RecordSteps is in how many steps as many records as RecordsKept are removed.
+	// RecordSteps is the number of steps in which RecordsKept records are removed.
 	RecordSteps = 8
 )
 
@@ -95,7 +95,7 @@ type ChangedKeys struct {
 	Rest        bool // rules or providers, too
 }
 
-// Changed appends the record of the rows of a batch. It returns nil if they are too many.
+// Changed appends the record of a batch. It returns nil if the batch has too many rows.
 func (r *Rows) Changed(to []byte) []byte {
 	if len(r.Allocations)+len(r.Hosts)+len(r.HostsGone) > MostRecorded {
 		return nil
@@ -130,10 +130,10 @@ func (r *Rows) ChangesRows() bool {
 	return len(r.Allocations)+len(r.Hosts)+len(r.HostsGone) > 0 || r.changesRest()
 }
 
-// errRecord is of a record of changes that cannot be read.
+// errRecord says that a record of changes cannot be read.
 var errRecord = errors.New("store: a record of changes cannot be read")
 
-// Add adds what a record says to the keys.
+// Add adds the keys of a record.
 func (k *ChangedKeys) Add(record []byte) error {
 	if len(record) == 0 {
 		return errRecord

@@ -15,30 +15,31 @@ import (
 )
 
 // HistoryIndexTable finds ended allocations by their host and by the labels with keys of
-// IndexedKeys. Each row is an entry: a term, and the place in the history of an allocation that has
-// it. A commit writes no entries: Store.IndexHistory does, later. The row of meta says up to which
-// place in the history it has come (the columns indexed_end and indexed_id). All allocations that
-// ended up to there have their entries. There may be entries without an allocation: it was adopted
-// again, or set aside. Whoever reads an entry looks for the allocation that ended at that time.
+// IndexedKeys. Each row is an entry: a term, and the position in the history of an allocation with
+// that term. A commit writes no entries: Store.IndexHistory does, later. The row of meta has the
+// position up to which the index is filled (the columns indexed_end and indexed_id). All
+// allocations that ended up to there have their entries. There may be entries without an
+// allocation: it was adopted again, or set aside. A reader of an entry looks for the allocation
+// that ended at that time.
 const HistoryIndexTable = "history_index"
 
-// IndexedKeys are the keys of the labels that are in the index: those with a meaning of their own.
-// Others are chosen by users and are without number. A migration that follows a change of this list
-// has to set meta's indexed_end to 0, so that the index is filled again.
+// IndexedKeys are the keys of the labels in the index: those with a meaning of their own. Users
+// choose other keys, in any number. A migration that follows a change of this list must set meta's
+// indexed_end to 0, so that the index is filled again.
 func IndexedKeys() []string { return slices.Clone(indexedKeys[:]) }
 
 var indexedKeys = [MostTerms - 1]string{label.User, label.Creator, label.EngineType, label.Tenant, label.Cluster, label.Queue}
 
 const (
-	// MostTerms is how many terms an allocation has at most: its host and a label of each key.
+	// MostTerms bounds the terms of an allocation: its host and a label of each key.
 	MostTerms = 1 + 6
-	// entryBytes is about how many bytes an entry takes in the store.
+	// entryBytes is the approximate size of an entry in the store.
 	entryBytes = 30
 )
 
-// Term is what an allocation is found by: a key with its value. It is the beginning of their
-// SHA-256, as a signed number: entries have one size, whatever the value, and nobody can choose a
-// value that is taken for another's. The empty key is the host.
+// Term identifies a key with its value. It is the beginning of their SHA-256, as a signed number.
+// So entries have one size, whatever the value, and a caller cannot choose a value that is mistaken
+// for another. The empty key is the host.
 func Term(key, value string) int64 {
 	const roomForMost = 320 // both have bounds, see package label
 	text := append(make([]byte, 0, roomForMost), key...)
@@ -47,8 +48,8 @@ func Term(key, value string) int64 {
 	return Signed(binary.BigEndian.Uint64(sum[:]))
 }
 
-// RowTerms are the terms of an allocation's payload. A payload that is none has none. What a later
-// version has added to it is ignored.
+// RowTerms returns the terms of an allocation's payload. An invalid payload has none. It ignores
+// additions of a later version.
 func RowTerms(payload []byte) []int64 {
 	var record storev1.AllocationRecord
 	if proto.Unmarshal(payload, &record) != nil {
@@ -60,8 +61,8 @@ func RowTerms(payload []byte) []int64 {
 	})
 }
 
-// Terms are the terms that everything has that matches the query. There are none if the index
-// cannot help.
+// Terms returns the terms that each match of the query has. There are none if the index cannot
+// help.
 func (q *HistoryQuery) Terms() []int64 {
 	return terms(q.HostID, func(key string) (string, bool) {
 		value, found := q.Labels.Get(key)
@@ -93,7 +94,7 @@ func (e IndexEntry) Compare(f IndexEntry) int {
 	return cmp.Or(cmp.Compare(e.Term, f.Term), e.Position.Compare(f.Position))
 }
 
-// IndexEntries are the entries of an allocation that has ended.
+// IndexEntries appends the entries of an ended allocation.
 func IndexEntries(list []IndexEntry, at Position, payload []byte) []IndexEntry {
 	for _, term := range RowTerms(payload) {
 		list = append(list, IndexEntry{term, at})
@@ -101,21 +102,21 @@ func IndexEntries(list []IndexEntry, at Position, payload []byte) []IndexEntry {
 	return list
 }
 
-// BeforeAll is the last place before all that ended at a time.
+// BeforeAll is the last position before all allocations that ended at a time.
 func BeforeAll(ended ledger.Instant) Position { return Position{Ended: ended - 1, ID: math.MaxInt64} }
 
-// Next is the place right behind the position, which is the first that is later.
+// Next is the first position that is later.
 func (p Position) Next() Position {
-	if p.ID == math.MaxInt64 { // the largest that a table holds; this is the smallest:
+	if p.ID == math.MaxInt64 { // the largest in a table; this is the smallest:
 		return Position{p.Ended + 1, 1 << 63}
 	}
 	return Position{p.Ended, p.ID + 1}
 }
 
-// IndexBegin is the place before all entries.
+// IndexBegin is the position before all entries.
 func IndexBegin() IndexEntry { return IndexEntry{Term: math.MinInt64} }
 
-// AfterTerm is the place behind all entries of a term.
+// AfterTerm is the position behind all entries of a term.
 func AfterTerm(term int64) IndexEntry {
 	return IndexEntry{term, Position{Ended: math.MaxInt64, ID: math.MaxInt64}}
 }

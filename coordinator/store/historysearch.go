@@ -12,8 +12,8 @@ const (
 	// MostLooked is how many rows or entries of the index a call of History reads at most. Decoding
 	// all of them takes some 30 ms.
 	MostLooked = 5000
-	// RareAfter is how many entries of a term are passed over to see how rare it is: the further in
-	// the past the next one ended, the rarer.
+	// RareAfter is how many entries of a term are skipped to estimate its rarity: the longer ago
+	// the next one ended, the rarer the term.
 	RareAfter = 200
 )
 
@@ -21,28 +21,28 @@ const (
 // reads for it.
 type HistorySearch struct {
 	Query *HistoryQuery
-	At    Position // behind which it goes on
+	At    Position // the search continues behind it
 	Page  []ledger.Allocation
-	Next  string // the token of the next page, once the page has ended before the history
+	Next  string // the token of the next page, if there is one
 
 	looked int // rows and entries
 }
 
-// HistoryReads are what a search reads. Both methods that read rows go on behind At, tell Pass or
-// Look of each, and end when the page is Full.
+// HistoryReads are the reads of a search. Both methods that read rows begin behind At, call Pass or
+// Look for each row, and end when the page is Full.
 type HistoryReads interface {
-	// Indexed reads up to where the index of the history is filled.
+	// Indexed reads the position up to which the index of the history is filled.
 	Indexed() (Position, error)
-	// Scan reads rows up to a place in the history.
+	// Scan reads rows up to a position in the history.
 	Scan(until Position) error
-	// LookUp reads what has all terms, by the entries of the first.
+	// LookUp reads the rows that have all terms, by the entries of the first.
 	LookUp(terms []int64) error
-	// RareEnd reads the end of the entry of a term that is RareAfter entries behind At; 0: there
+	// RareEnd reads the end of the entry of a term that is RareAfter entries behind At; 0 if there
 	// are not so many.
 	RareEnd(term int64) (int64, error)
 }
 
-// NewHistorySearch begins where the query says. The error is ErrBadToken.
+// NewHistorySearch begins at the position of the query's token. The error is ErrBadToken.
 func NewHistorySearch(query *HistoryQuery) (*HistorySearch, error) {
 	h := &HistorySearch{Query: query, At: Position{Ended: math.MaxInt64}}
 	var err error
@@ -52,8 +52,8 @@ func NewHistorySearch(query *HistoryQuery) (*HistorySearch, error) {
 	return h, err
 }
 
-// Run searches what is not in the index of the history yet row by row, and the rest by the index if
-// it can help.
+// Run searches the rows that are not indexed yet one by one, and the rest by the index if it can
+// help.
 func (h *HistorySearch) Run(reads HistoryReads) error {
 	terms := h.Query.Terms()
 	if len(terms) == 0 {
@@ -82,11 +82,11 @@ func (h *HistorySearch) Run(reads HistoryReads) error {
 	return reads.LookUp(terms)
 }
 
-// Limit is how many rows may still be read: one more than may be looked at, which says whether
+// Limit returns how many rows may still be read: one more than may be used, to find out whether
 // there is a next page.
 func (h *HistorySearch) Limit() int { return MostLooked + 1 - h.looked }
 
-// Full reports whether the page has ended before a row that there is, and where the next begins.
+// Full reports whether the page ends before an existing row. If so, it sets Next.
 func (h *HistorySearch) Full() bool {
 	if h.looked < MostLooked && len(h.Page) < h.Query.Size() {
 		return false
@@ -95,15 +95,14 @@ func (h *HistorySearch) Full() bool {
 	return true
 }
 
-// Pass goes on behind an entry of the index that has not all terms, or whose allocation is not
-// there any more.
+// Pass skips an entry of the index that lacks some terms, or whose allocation is gone.
 func (h *HistorySearch) Pass(at Position) {
 	h.At = at
 	h.looked++
 }
 
-// Look puts a row into the page if it matches. may says that it does as far as its columns can be
-// read, which spares the decoding of most others; the payload says what is true.
+// Look adds a row to the page if it matches. may says that its columns match, as far as they can be
+// read: this saves the decoding of most other rows. The payload decides.
 func (h *HistorySearch) Look(at Position, may, forget bool, payload []byte) error {
 	h.Pass(at)
 	if !may {

@@ -10,35 +10,33 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// LiveRow is the row of a live allocation as it is read. The payload is valid until the next one
-// is read.
+// LiveRow is the row of a live allocation. The payload is valid until the next row is read.
 type LiveRow struct {
 	ID      int64
 	Forget  int64
 	Payload []byte
 }
 
-// chunk is some rows, passed from the goroutine that reads them to those that decode them, and
-// from there to the one that takes them. Then its memory is used again.
+// chunk holds some rows. The reading goroutine passes it to the decoding ones, and these to the one
+// that takes the rows. Then its memory is used again.
 type chunk struct {
 	ids      []ledger.ID
 	forget   []bool
 	ends     []int // of each payload in payloads
 	payloads []byte
 	rows     []ledger.Allocation
-	decoded  chan struct{} // tells once that the rows are there
+	decoded  chan struct{} // gets one element when the rows are decoded
 }
 
 const (
 	chunkRows = 256
-	// chunksAhead is how many chunks are read and not yet taken.
+	// chunksAhead is how many chunks may be read and not taken yet.
 	chunksAhead = 16
 )
 
 // DecodeLive reads and decodes count rows, several at the same time, because this is most of the
-// time of a coordinator's start. next is called by one goroutine, once for each row; take by
-// another one, with rest, and before that once without a row. If take is nil, the rows are added to
-// rest.
+// time of a coordinator's start. One goroutine calls next, once for each row. Another one calls
+// take with rest, first once without a row. If take is nil, the rows are added to rest.
 func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error), rest *ledger.Snapshot, take Take) error {
 	if take == nil {
 		rest.Allocations = slices.Grow(rest.Allocations, count)
@@ -61,7 +59,7 @@ func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error), re
 				if err := c.read(min(left, chunkRows), next); err != nil {
 					return err
 				}
-				undecoded <- c // there is room: no more chunks than that
+				undecoded <- c // there is room: there are no more chunks
 				untaken <- c
 			case <-ctx.Done():
 				return ctx.Err()

@@ -7,17 +7,17 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Broken is the row of an allocation with a column that cannot be read.
+// Broken is an allocation's row with an unreadable column.
 type Broken struct {
 	ID    ledger.ID
-	Ended bool // it has ended, as its column says
+	Ended bool // it has ended, according to its column
 	Cause error
 }
 
-// Recall reads the payloads of such rows, which have everything that the columns have. It returns
-// what must be remembered of those that ended since a time. If the payload of an ended row cannot
-// be read either, its request id is lost, and that is logged. A row that is live, or may be, is a
-// *RowError: without it what it holds would be granted to others.
+// Recall reads the payloads of such rows, which repeat all columns. It returns the request ids to
+// remember of allocations that ended since a time. If the payload of an ended row is unreadable
+// too, its request id is lost, and that is logged. A row that is live, or may be, is a *RowError:
+// without it, its resources would be granted to others.
 func Recall(broken []Broken, since ledger.Instant, read func(ledger.ID) (LiveRow, error), log *slog.Logger) ([]ledger.Remembered, error) {
 	var list []ledger.Remembered
 	for i := range broken {
@@ -44,8 +44,8 @@ func Recall(broken []Broken, since ledger.Instant, read func(ledger.ID) (LiveRow
 	return list, nil
 }
 
-// EndedOf is what is remembered of a single row: as it was read, or by its payload if broken is not
-// nil. ErrNotFound: it is live, or its payload cannot be read.
+// EndedOf returns the request id to remember of a single row: as it was read, or from its payload
+// if broken is not nil. ErrNotFound: it is live, or its payload is unreadable.
 func EndedOf(r ledger.Remembered, broken *Broken, read func(ledger.ID) (LiveRow, error), log *slog.Logger) (ledger.Remembered, error) {
 	if broken != nil {
 		list, err := Recall([]Broken{*broken}, 0, read, log)

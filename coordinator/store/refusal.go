@@ -25,8 +25,8 @@ func EncodeRefusal(r *ledger.Refusal) ([]byte, error) {
 	return payload, nil
 }
 
-// DecodeRefusal reads what EncodeRefusal wrote. id is the row's key; keys of older versions have
-// no version in them. The error is a *RowError.
+// DecodeRefusal reads a payload of EncodeRefusal. id is the row's key; keys of older versions
+// contain no version. The error is a *RowError.
 func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	record := &storev1.RefusalRecord{}
 	err := unmarshal(payload, record)
@@ -58,8 +58,8 @@ func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	return r, nil
 }
 
-// Needless reports whether an error names a row that a leader does not need: a refusal that cannot
-// be read refuses nothing.
+// Needless reports whether an error names a row that a leader does not need: an unreadable refusal
+// refuses nothing.
 func Needless(err error) bool {
 	row, named := errors.AsType[*RowError](err)
 	return named && row.Table == RefusalTable

@@ -9,14 +9,14 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Rows is a batch as a backend writes it: each row once, numbers as columns hold them. It shares
-// no memory with the batch that may change: a commit that was given up still runs when its caller
-// already uses that memory for something else.
+// Rows is a batch in the form of a backend: each row once, numbers in the form of columns. It
+// shares no memory with parts of the batch that may change: a commit that was given up still runs
+// when its caller already uses that memory for something else.
 type Rows struct {
 	Epoch            int64
 	Sequence, LastID int64
 	Time             int64
-	Outages          string // empty: as they were
+	Outages          string // empty: unchanged
 	// FirstEnd is the earliest end of an allocation in the batch; the largest number if none ended.
 	FirstEnd      int64
 	Allocations   []AllocationRow // in the order of ids, so that new rows append
@@ -27,7 +27,7 @@ type Rows struct {
 	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are the keys that are removed and not
 	// put again.
 	HostsGone, QuotasGone, ProvidersGone, RefusalsGone []string
-	// LaunchesGone are those that are removed. One that is put in the same batch is removed, too.
+	// LaunchesGone are the removed launches. One that is put in the same batch is removed, too.
 	LaunchesGone []int64
 
 	payloads []byte
@@ -57,11 +57,10 @@ type LaunchRow struct {
 	Payload []byte
 }
 
-// mostKept is the payload memory that is kept for the next batch, in bytes. Few batches are
-// larger.
+// mostKept is the payload memory in bytes that is kept for the next batch. Few batches are larger.
 const mostKept = 1 << 20
 
-// Reset makes the rows ready for the next batch. What they held is no longer needed then.
+// Reset prepares the rows for the next batch. Their content is no longer valid then.
 func (r *Rows) Reset() {
 	clear(r.Allocations)
 	clear(r.last)
@@ -99,7 +98,7 @@ func (r *Rows) Encode(batch *Batch) error {
 	return err
 }
 
-// encodeLaunches makes the rows of launches: those that are not removed in the same batch.
+// encodeLaunches makes the rows of launches that are not removed in the same batch.
 func (r *Rows) encodeLaunches(batch *Batch) {
 	for i := range batch.Launches {
 		if row := &batch.Launches[i]; !slices.Contains(batch.LaunchesRemoved, row.ID) {
@@ -145,7 +144,7 @@ func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
 	return nil
 }
 
-// names are the keys of providers' rows.
+// names returns the keys of providers' rows.
 func names(clusters []ledger.ClusterName) (list []string) {
 	for _, name := range clusters {
 		list = append(list, name.String())
@@ -176,7 +175,7 @@ func keyed[T any](list []T, key func(*T) string, encode func(*T) ([]byte, error)
 	return rows, nil
 }
 
-// gone is what is removed without being put in the same batch.
+// gone returns the keys that are removed without being put in the same batch.
 func gone(removed []string, put []KeyedRow) []string {
 	var list []string
 	for _, key := range removed {
@@ -187,8 +186,8 @@ func gone(removed []string, put []KeyedRow) []string {
 	return list
 }
 
-// Signed and Unsigned convert to and from a signed column of 64 bits: the bits stay the same.
+// Signed converts to a signed column of 64 bits: the bits stay the same.
 func Signed(n uint64) int64 { return int64(n) } //nolint:gosec // as said
 
-// Unsigned is the way back from Signed.
+// Unsigned is the inverse of Signed.
 func Unsigned(n int64) uint64 { return uint64(n) } //nolint:gosec // as said

@@ -11,10 +11,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// wire writes the one message that is on the path of every commit, without building it first. That
-// takes a fifth of the time and makes no garbage. Like any writer of proto3 it leaves out zero
-// values of fields without presence. Field numbers are those of the contract; a test compares the
-// result with that of the protobuf package.
+// wire writes the one message on the path of every commit, without building it first. That takes a
+// fifth of the time and makes no garbage. Like any writer of proto3 it omits zero values of fields
+// without presence. Field numbers are those of the contract; a test compares the result with that
+// of the protobuf package.
 type wire struct {
 	b       []byte
 	invalid bool // a text was not UTF-8
@@ -52,7 +52,7 @@ func (w *wire) record(a *ledger.Allocation) {
 func (w *wire) allocation(a *ledger.Allocation) {
 	w.text(1, a.ID.String())
 	w.text(2, a.RequestID)
-	w.number(3, uint64(a.State)) // the numbers are the same, a test holds it
+	w.number(3, uint64(a.State)) // the numbers are equal, a test checks that
 	w.labels(4, a.Labels)
 	at := w.open(5)
 	w.resource(&a.Requested)
@@ -91,7 +91,7 @@ func (w *wire) allocation(a *ledger.Allocation) {
 	}
 }
 
-// exitStatus writes a bursar.v1.ExitStatus, nothing for nil.
+// exitStatus writes a bursar.v1.ExitStatus; nil writes nothing.
 func (w *wire) exitStatus(field protowire.Number, e *ledger.ExitStatus) {
 	if e == nil {
 		return
@@ -117,7 +117,7 @@ func (w *wire) overUse(u *ledger.OverUse) {
 	w.close(at)
 }
 
-// additions writes the fields that the version before ignores: see storev1.Additions.
+// additions writes the fields that the previous version ignores: see storev1.Additions.
 func (w *wire) additions(a *ledger.Allocation) {
 	w.text(1000, a.ErrorOutput)
 	if !a.State.Live() {
@@ -200,7 +200,7 @@ func (w *wire) start(s *ledger.Start) {
 	w.integer(1077, int64(launch.RowBytes))
 }
 
-// fixed writes a number of 64 bits, nothing for 0.
+// fixed writes a number of 64 bits; 0 writes nothing.
 func (w *wire) fixed(field protowire.Number, n uint64) {
 	if n != 0 {
 		w.b = protowire.AppendTag(w.b, field, protowire.Fixed64Type)
@@ -222,7 +222,7 @@ func (w *wire) incident(i *ledger.Incident) {
 	w.close(at)
 }
 
-// measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.
+// measured writes a vector as a bursar.v1.Resource; an unset one writes nothing.
 func (w *wire) measured(field protowire.Number, v *resource.Vector) {
 	if v.IsUnset() {
 		return
@@ -247,8 +247,8 @@ func (w *wire) resource(r *resource.Resource) {
 	}
 }
 
-// vector writes memory, cpu, instances and custom parts, which both messages have in this order,
-// from the field of memory on.
+// vector writes memory, cpu, instances and custom parts. Both messages have them in this order.
+// memory is the number of the first field.
 func (w *wire) vector(v *resource.Vector, memory protowire.Number) {
 	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
 		if quantity, set := v.Get(dimension); set {
@@ -272,14 +272,13 @@ func (w *wire) labels(field protowire.Number, set label.Set) {
 	}
 }
 
-// open begins a message in a field and returns where its length goes.
+// open begins a message in a field and returns the place of its length.
 func (w *wire) open(field protowire.Number) (at int) {
 	w.b = append(protowire.AppendTag(w.b, field, protowire.BytesType), 0)
 	return len(w.b) - 1
 }
 
-// close ends the message. If its length takes more than the one byte that was left for it, the
-// message is moved.
+// close ends the message. If its length takes more than the reserved byte, close moves the message.
 func (w *wire) close(at int) {
 	length := uint64(len(w.b) - at - 1) //nolint:gosec // not negative: open left a byte
 	for range protowire.SizeVarint(length) - 1 {
@@ -336,7 +335,7 @@ func (w *wire) flag(field protowire.Number, set bool) {
 	}
 }
 
-// instant writes a google.protobuf.Timestamp, nothing for "not yet" and "never".
+// instant writes a google.protobuf.Timestamp; "not yet" and "never" write nothing.
 func (w *wire) instant(field protowire.Number, i ledger.Instant) {
 	if i != 0 {
 		t := i.Time()
@@ -344,7 +343,7 @@ func (w *wire) instant(field protowire.Number, i ledger.Instant) {
 	}
 }
 
-// duration writes a google.protobuf.Duration, nothing for none.
+// duration writes a google.protobuf.Duration; zero writes nothing.
 func (w *wire) duration(field protowire.Number, d time.Duration) {
 	if d != 0 {
 		w.secondsAndNanos(field, int64(d/time.Second), int64(d%time.Second))

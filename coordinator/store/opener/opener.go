@@ -1,4 +1,4 @@
-// Package opener opens the store that a text names: a file, or a PostgreSQL database.
+// Package opener opens a store by its address: a file, or a PostgreSQL database.
 //
 // It only chooses the backend and passes the options on. Its functions may be called concurrently.
 package opener
@@ -16,9 +16,9 @@ import (
 
 // Options of Open. The zero value of a field is its default.
 type Options struct {
-	// Cluster is the name of the cluster that opens the store. A database that belongs to another
-	// cluster is refused. Empty: it is not checked. A file is never checked: the process that
-	// holds its lock is its only user.
+	// Cluster is the name of the cluster that opens the store. A database of another cluster is
+	// refused. Empty: no check. A file is never checked: the process that holds its lock is its
+	// only user.
 	Cluster string
 	// Adopt makes the store this cluster's, even if it was another cluster's. The present leader
 	// is deposed.
@@ -26,23 +26,23 @@ type Options struct {
 	// Migrate allows Open to create or migrate a database's tables. A file is migrated in any case,
 	// unless KeepSchema is set.
 	Migrate bool
-	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it,
-	// and one that has none. It makes no file.
+	// KeepSchema refuses a file with tables of an earlier version, instead of migrating it, and a
+	// file without tables. It creates no file.
 	KeepSchema bool
 	// IntoCopy opens a store to copy into it: an empty one, or one with an unfinished copy.
 	IntoCopy bool
-	// OthersFolder lets root open a file of another user's, as who looks after a service does.
+	// OthersFolder lets root open another user's file, for example to maintain that user's service.
 	OthersFolder bool
-	// Read reads the place of a database again, before each connection is made. Default: it stays
-	// as it is.
+	// Read reads the address of a database again, before each connection is made. Default: the
+	// address does not change.
 	Read func() (string, error)
-	// Log gets what an operator should know. Default: no log.
+	// Log gets messages for the operator. Default: no log.
 	Log *slog.Logger
 }
 
-// Open opens the store at a place: the path of a file, or the address of a database, postgres://…
-// or postgresql://…. What cannot be used is refused with a *store.RefusedError; a database that
-// cannot be reached now is an error that wraps store.ErrAway.
+// Open opens the store at an address: the path of a file, or the URL of a database, postgres://… or
+// postgresql://…. It refuses an unusable store with a *store.RefusedError. If a database cannot be
+// reached now, the error wraps store.ErrAway.
 func Open(ctx context.Context, where string, options Options) (store.Store, error) {
 	if err := Check(where); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 			DSN: where, Read: options.Read, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate, IntoCopy: options.IntoCopy, Log: options.Log,
 		})
 		if err != nil {
-			return nil, err //nolint:wrapcheck // says where and why
+			return nil, err //nolint:wrapcheck // it has the place and the reason
 		}
 		return opened, nil
 	}
@@ -63,14 +63,14 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 	return opened, nil
 }
 
-// Check refuses, with a *store.RefusedError, what Open would always refuse, and creates nothing:
-// an address that cannot be parsed, a path that cannot be a file, and the address of a database in
-// a form that Open does not accept. Open would use that as the path of a file, and create a file
-// with a password in its name.
+// Check refuses, with a *store.RefusedError, addresses that Open would always refuse, and creates
+// nothing: a URL that cannot be parsed, a path that cannot be a file, and the address of a database
+// in a form that Open does not accept. Open would use the last one as the path of a file, and
+// create a file with a password in its name.
 func Check(where string) error {
 	switch {
 	case IsDatabase(where):
-		return postgres.Check(where) //nolint:wrapcheck // says where and why
+		return postgres.Check(where) //nolint:wrapcheck // it has the place and the reason
 	case !misread(where):
 		return sqlite.Check(where) //nolint:wrapcheck // as above
 	}
@@ -81,18 +81,18 @@ func Check(where string) error {
 }
 
 // Guard refuses, with a *store.RefusedError, a file that other users could change while a
-// coordinator of root's has it. A database is its server's to guard.
+// coordinator of root uses it. A database is guarded by its server.
 func Guard(where string) error {
 	if IsDatabase(where) {
 		return nil
 	}
-	return sqlite.Guard(where) //nolint:wrapcheck // says where and why
+	return sqlite.Guard(where) //nolint:wrapcheck // it has the place and the reason
 }
 
 // keyword matches the parts of PostgreSQL's other form of an address: host=db1 password=….
 var keyword = regexp.MustCompile(`(?i)(^|\s)[a-z_]+\s*=`)
 
-// misread reports whether a text that would be used as a path may be an address, which may hold a
+// misread reports whether a text that would be used as a path may be an address, possibly with a
 // password.
 func misread(where string) bool {
 	if IsDatabase(where) || strings.HasPrefix(where, "/") || strings.HasPrefix(where, "./") || strings.HasPrefix(where, "../") {
@@ -101,7 +101,7 @@ func misread(where string) bool {
 	return strings.Contains(where, "://") || strings.Contains(where, "@") || keyword.MatchString(where)
 }
 
-// Name is a place in a form that may be shown: without the password.
+// Name returns an address in a form that may be shown: without the password.
 func Name(where string) string {
 	switch {
 	case IsDatabase(where):

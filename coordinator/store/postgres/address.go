@@ -24,21 +24,20 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// address reads how to reach the server, again for each connection: the text itself may be in a
-// file, and it and the environment name more files, such as those of the password, of
-// certificates, of their keys and of services. A file that changes counts from the next connection
-// on. If something cannot be read or used, the last address that was right stays in use, and the
-// log has the error.
+// address reads the address of the server again for each connection. The text itself may be in a
+// file, and it and the environment name more files, such as those of the password, of certificates,
+// of their keys and of services. A changed file counts from the next connection on. If something
+// cannot be read or used, the last good address stays in use, and the log has the error.
 type address struct {
 	read func() (string, error)
 	log  *slog.Logger
 
 	mu    sync.Mutex
-	right *pgxpool.Config // guarded by mu: the last one that was right
-	wrong string          // guarded by mu: what is wrong with the present one, as last logged
+	right *pgxpool.Config // guarded by mu: the last good one
+	wrong string          // guarded by mu: the fault of the present one, as last logged
 }
 
-// files reads a regular file of at most so many bytes; tests have others than the system's.
+// files reads a regular file of at most so many bytes; tests replace it.
 type files func(path string, most int64) ([]byte, error)
 
 // parseAddress parses the text of an address, and reads the files that it names, for at most
@@ -49,7 +48,7 @@ func parseAddress(dsn string) (*pgxpool.Config, error) {
 
 func parseWith(dsn string, read files) (*pgxpool.Config, error) {
 	config, err := regularfile.Within("postgres "+dsn, regularfile.Patience, func(reads func(string)) (*pgxpool.Config, error) {
-		reads(unnamedFile) // instead of the key, which may have the password
+		reads(unnamedFile) // instead of dsn, which may contain the password
 		return parse(dsn, read, reads)
 	})
 	if hangs, ok := errors.AsType[*regularfile.HangError](err); ok {
@@ -58,14 +57,14 @@ func parseWith(dsn string, read files) (*pgxpool.Config, error) {
 			Want: fmt.Sprintf("a file system that answers within %s: %s", hangs.After, hangs.Path),
 		}
 	}
-	return config, err //nolint:wrapcheck // parse's own
+	return config, err //nolint:wrapcheck // the error of parse
 }
 
-// unnamedFile stands for a file that the parser reads and that is not named here: one in a file of
-// services.
+// unnamedFile stands for a file that the parser reads and whose name is not known here: one in a
+// file of services.
 const unnamedFile = "a file that the address, the environment or a service names"
 
-// parse is parseAddress without a bound of time. It tells reads which file it reads.
+// parse is parseAddress without a time limit. It reports each file that it reads to reads.
 func parse(dsn string, read files, reads func(path string)) (*pgxpool.Config, error) {
 	if err := checkFiles(dsn, read, reads); err != nil {
 		return nil, err
@@ -105,19 +104,19 @@ func parse(dsn string, read files, reads func(path string)) (*pgxpool.Config, er
 	return pooled, nil
 }
 
-// fileParameter is a parameter of an address that names a file, or a part of one, in a URL or in a
-// list of words.
+// fileParameter matches a parameter of an address that names a file, or a part of one, in a URL or
+// in a list of words.
 var fileParameter = regexp.MustCompile(`[?&]?\b(sslcert|sslkey|sslrootcert|passfile|servicefile|service)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]*)`)
 
-// fileVariables are the variables of the environment that do so.
+// fileVariables are the environment variables that name such files.
 var fileVariables = []string{"PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE"}
 
-// largestFile is more than a file has that an address names, in bytes.
+// largestFile bounds the files that an address names, in bytes. Real ones are smaller.
 const largestFile = 1 << 20
 
 // checkFiles refuses an address with a file whose reading would not end, such as a pipe or a
-// device: the parser opens all of them and has no limit. A file that cannot be opened is the
-// parser's to judge.
+// device: the parser opens all of them and has no limit. The parser handles a file that cannot be
+// opened.
 func checkFiles(dsn string, read files, reads func(path string)) error {
 	var paths []string
 	for _, found := range fileParameter.FindAllStringSubmatch(dsn, -1) {
@@ -139,7 +138,7 @@ func checkFiles(dsn string, read files, reads func(path string)) error {
 			paths = append(paths, filepath.Join(home, name))
 		}
 	}
-	parsed := unnamedFile // the file for which the parser waits, if it waits
+	parsed := unnamedFile // the file for which the parser may wait
 	for _, path := range paths {
 		if path == "" {
 			continue
@@ -160,8 +159,7 @@ func checkFiles(dsn string, read files, reads func(path string)) error {
 	return nil
 }
 
-// filesAreWrong reports whether an address that cannot be parsed is right but for the content of
-// the files that it names.
+// filesAreWrong reports whether the files are the only reason why an address cannot be parsed.
 func filesAreWrong(dsn string) bool {
 	names := slices.ContainsFunc(fileVariables, func(name string) bool { return os.Getenv(name) != "" })
 	if strings.Contains(dsn, "sslcert") != strings.Contains(dsn, "sslkey") && !names {
@@ -189,7 +187,7 @@ func newAddress(dsn string, read func() (string, error), log *slog.Logger) (*add
 	return &address{read: read, log: log, right: right}, nil
 }
 
-// now is the address as it is now.
+// now returns the current address.
 func (a *address) now() *pgx.ConnConfig {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -216,11 +214,11 @@ func (a *address) prepare(_ context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// storeIDSQL reads whose tables these are.
+// storeIDSQL reads the id of the store of the tables.
 const storeIDSQL = `SELECT store_id, copying FROM meta WHERE one = 1`
 
-// checkStoreID refuses a connection to another store than the one that was opened: the name in the
-// address may be another server's now, or another server may have taken over.
+// checkStoreID refuses a connection to another store than the opened one: the name in the address
+// may now belong to another server, or another server may have taken over.
 func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 	want := s.storeID.Load()
 	if want == nil {
@@ -245,7 +243,7 @@ func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// noMeta refuses a store whose tables are there, without the row that says whose they are.
+// noMeta refuses a store whose tables exist without the row of meta.
 func (s *server) noMeta() error {
 	return s.refused(store.Damaged, "the row of meta is gone", "a backup in its place", nil)
 }

@@ -19,7 +19,7 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 	if err != nil {
 		return meta, err //nolint:wrapcheck // names table and key
 	}
-	asGiven, err := store.AsideRows(table, key, key) // a key that nobody has written so
+	asGiven, err := store.AsideRows(table, key, key) // the key may not have been escaped
 	if err != nil {
 		return meta, err //nolint:wrapcheck // names table and key
 	}
@@ -44,8 +44,8 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 }
 
 func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep func([]store.AsideRow) error) (meta store.Meta, err error) {
-	// The row of meta is locked until this is decided: a commit of the leader waits, and the
-	// leader is then deposed.
+	// The row of meta stays locked until the transaction ends: a commit of the leader waits, and
+	// the leader is then deposed.
 	if _, err := tx.Exec(ctx, `UPDATE meta SET epoch = epoch + 1, leadership = '' WHERE one = 1`); err != nil {
 		return meta, fmt.Errorf("raising the epoch: %w", err)
 	}
@@ -67,7 +67,7 @@ func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep fu
 			return meta, fmt.Errorf("taking them out: %w", err)
 		}
 	}
-	// who stands by has these rows, and no commit has removed them
+	// standbys have these rows, and no commit has removed them
 	if _, err := tx.Exec(ctx, `DELETE FROM change`); err != nil {
 		return meta, fmt.Errorf("forgetting the records of changes: %w", err)
 	}

@@ -47,8 +47,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if a == nil {
 		a = &arguments{}
 	}
-	// a commit that was given up does not read from it any more: it was sent, or its connection is
-	// gone
+	// a commit that was given up no longer reads from it: it was sent, or its connection is gone
 	defer s.batches.Put(a)
 	if err := a.fill(batch); err != nil {
 		return err
@@ -60,11 +59,11 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, classify(err))
 }
 
-// checkEpochSQL reads who leads, whether this server accepts writes, and the session's mark.
+// checkEpochSQL reads the leadership, whether this server accepts writes, and the session's mark.
 const checkEpochSQL = `SELECT epoch, sequence, leadership, current_setting('transaction_read_only'), ` + markText + ` FROM meta WHERE one = 1`
 
 func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) error {
-	own, err := s.writer.may(epoch) // a commit before this one may have failed meanwhile
+	own, err := s.writer.may(epoch) // an earlier commit may have failed meanwhile
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) er
 	return own.differs(term{store.Unsigned(stored), leadership, sequence})
 }
 
-// differs returns an ErrDeposed if what is stored is not what this leadership wrote last.
+// differs returns an ErrDeposed if the stored term is not the one that this leadership wrote last.
 func (t term) differs(stored term) error {
 	switch {
 	case stored == t:
@@ -124,7 +123,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	if err := s.checkEpoch(ctx, conn, epoch); errors.Is(err, store.ErrDeposed) {
 		return err
 	}
-	return &store.DeposedError{Epoch: epoch, Stored: epoch} // by whom cannot be told now
+	return &store.DeposedError{Epoch: epoch, Stored: epoch} // the new leader is not known here
 }
 
 // arguments are the columns of a batch's rows, as the parameters of one statement.
@@ -141,18 +140,18 @@ type arguments struct {
 	launchPayloads              [][]byte
 	hostsGone, selectorKeysGone []string
 	providersGone, refusalsGone []string
-	change                      []byte // the record of what is changed
+	change                      []byte // the record of the changed keys
 
 	list []any
 }
 
-// keyedColumns are those of hosts, of rules, of providers or of refusals.
+// keyedColumns are the columns of hosts, rules, providers or refusals.
 type keyedColumns struct {
 	keys, texts []string
 	payloads    [][]byte
 }
 
-// fill makes columns of a batch.
+// fill converts a batch to columns.
 func (a *arguments) fill(batch *store.Batch) error {
 	a.rows.Reset()
 	if err := a.rows.Encode(batch); err != nil {
@@ -200,8 +199,8 @@ func selectorKey(selector string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// escape writes a text so that a column accepts it; unescape reads it. Nearly all texts stay the
-// same.
+// escape encodes a text so that a column accepts it; unescape decodes it. It leaves nearly all
+// texts unchanged.
 func escape(text string) string {
 	if !strings.ContainsAny(text, "\\\x00") {
 		return text
@@ -217,12 +216,12 @@ func unescape(text string) string {
 }
 
 // The parts of a commit. The first changes meta if it is still as this leadership left it and if
-// the session is still the one that was set up, and makes the transaction durable. The others run
-// for each row that the first has changed, which is one or none. All of them are one statement and
-// so one transaction. "$" stands for the number of a parameter.
+// the session still has its mark, and makes the transaction durable. The others run for each row
+// that the first has changed, which is one or none. All of them are one statement and so one
+// transaction. "$" stands for the number of a parameter.
 const (
-	// The index of the history goes no further than before the batch's first end: what a clock that
-	// went back has ended would be behind that, without entries.
+	// The index of the history must end before the batch's first end: after a clock has gone back,
+	// an end could be behind the filled part, without entries.
 	fencePart = `WITH led AS (UPDATE meta SET sequence = $, indexed_sequence = $, last_id = $, ledger_time = $, outages = CASE WHEN $::text = '' THEN outages ELSE $::text END,
  indexed_end = least(indexed_end, $::bigint - 1), indexed_id = CASE WHEN indexed_end >= $ THEN 9223372036854775807 ELSE indexed_id END
  WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ AND ` + markText + ` = $::text RETURNING one, ` + durablyNow + `)`
@@ -258,7 +257,7 @@ const (
 	endPart = ` SELECT count(*), ` + markText + ` FROM led`
 )
 
-// statement joins the parts that the batch needs, and puts their parameters into list.
+// statement joins the parts that the batch needs, and appends their parameters to list.
 func (a *arguments) statement(own term, mark string) string {
 	text := fencePart
 	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.Outages, a.rows.Outages, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret, mark)
@@ -300,7 +299,7 @@ func number(text string) string {
 	}
 }
 
-// deleteSQL checks the end again: a row may have changed since it was read.
+// deleteSQL checks the end again: the row may have changed since the read.
 const deleteSQL = `DELETE FROM allocation a USING unnest($1::bigint[], $2::bigint[]) AS d (id, ended)
  WHERE a.id = d.id AND a.ended = d.ended AND a.ended > 0 RETURNING a.id, a.ended, a.payload`
 
@@ -326,8 +325,8 @@ func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error)
 	return deleted, nil
 }
 
-// deleteRows deletes rows. It returns their entries in the index of the history, and how many rows
-// these were.
+// deleteRows deletes rows. It returns their entries in the index of the history, and the number of
+// rows.
 func deleteRows(ctx context.Context, tx pgx.Tx, ids, times []int64) (entries []store.IndexEntry, n int, err error) {
 	found, err := tx.Query(ctx, deleteSQL, ids, times)
 	if err != nil {

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	// connectTimeout is for one server, if the address does not say: after it the next one of
-	// several is tried.
+	// connectTimeout is for one server, unless the address sets it. After it the next of several
+	// servers is tried.
 	connectTimeout = 5 * time.Second
-	// silence is how long a server may not acknowledge what was sent to it before the connection
-	// counts as lost. Without it the kernel tries for a quarter of an hour.
+	// silence is how long a server may fail to acknowledge packets before the connection counts as
+	// lost. Without it the kernel retries for a quarter of an hour.
 	silence = 15 * time.Second
 	// longestMessage is PostgreSQL's own limit, in bytes. A server that announces more is not
 	// PostgreSQL.
 	longestMessage = 1 << 30
 )
 
-// errStandby says that a server cannot be written to.
+// errStandby says that a server does not accept writes.
 var errStandby = errors.New("the server is read-only: a standby, or set to be so")
 
-// server knows how to make connections.
+// server makes connections.
 type server struct {
 	address *address
 	config  *pgxpool.Config // of the pool
 	where   string          // without the password
 	log     *slog.Logger
-	// storeID is the id of the store that was opened; nil: not known yet.
+	// storeID is the id of the opened store; nil: not known yet.
 	storeID atomic.Pointer[string]
 }
 
@@ -66,8 +66,8 @@ func newServer(dsn string, read func() (string, error), log *slog.Logger) (*serv
 	return s, nil
 }
 
-// Name is an address in a form that may be shown: without the password; if it cannot be parsed,
-// without all that may be secret.
+// Name returns an address in a form that may be shown: without the password. If it cannot be
+// parsed, Name omits all parts that may be secret.
 func Name(dsn string) string {
 	config, err := parseAddress(dsn)
 	if err != nil {
@@ -76,7 +76,7 @@ func Name(dsn string) string {
 	return place(config.ConnConfig)
 }
 
-// place is the address without the password.
+// place returns the address without the password.
 func place(config *pgx.ConnConfig) string {
 	hosts := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
 	for _, other := range config.Fallbacks {
@@ -87,7 +87,7 @@ func place(config *pgx.ConnConfig) string {
 	return fmt.Sprintf("postgres://%s@%s/%s", url.PathEscape(config.User), strings.Join(hosts, ","), url.PathEscape(config.Database))
 }
 
-// refuseStandby accepts a server that takes writes. Of several hosts the next one is tried.
+// refuseStandby accepts only a server that takes writes. Of several hosts the next one is tried.
 func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 	result := conn.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
 	if result.Err != nil {
@@ -99,8 +99,7 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// connect makes a connection outside of the pool. notice gets what the server says apart from its
-// answers.
+// connect makes a connection outside of the pool. notice gets the server's notices.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config := s.address.now()
 	config.OnNotice = notice

@@ -15,7 +15,7 @@ import (
 var _ store.CopyTarget = (*Store)(nil)
 
 const (
-	// The lock keeps commits out until it is decided.
+	// The lock keeps commits out until the transaction ends.
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
  OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) OR EXISTS (SELECT 1 FROM launch) FROM meta WHERE one = 1 FOR UPDATE`
 	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0, outages = '',

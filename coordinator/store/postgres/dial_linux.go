@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitSilence makes the kernel give up a connection on which nothing is acknowledged.
+// limitSilence makes the kernel give up a connection whose packets are not acknowledged.
 func limitSilence(network, _ string, connection syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

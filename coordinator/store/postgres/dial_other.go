@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// limitSilence is left to the keep-alive elsewhere.
+// limitSilence does nothing on other systems, which have only the keep-alive.
 func limitSilence(string, string, syscall.RawConn) error { return nil }

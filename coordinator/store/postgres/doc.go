@@ -1,25 +1,25 @@
 // Package postgres keeps a store in a PostgreSQL database, which several coordinators share.
 //
 // Every commit is one statement and one round trip. It changes the row of meta only if that is as
-// this leadership left it, and all other rows only if that row was changed. The row's lock puts
-// commits and leaderships into one order. So what a leader sent before it was deposed is either
-// stored when the next one has taken the lead, or is never stored. An empty batch reads that row
-// on the connection that commits, and accepts no answer from a server that does not take writes.
+// this leadership left it, and all other rows only if that row was changed. The row's lock orders
+// commits and leaderships. So when the next leader has taken the lead, each commit that the deposed
+// leader sent is either stored or will never be. An empty batch reads that row on the connection
+// that commits, and accepts no answer from a server that does not take writes.
 //
 // A Store has one connection that commits and a few that read, all of them to a server that takes
 // writes. If the connection is lost during a commit, its outcome is reported as unknown. A commit
-// sets, in its own transaction, that it is flushed to the server's disk. The settings of the
-// server, the role and the session do not matter. Only the server can set fsync and
-// full_page_writes: if they are off, the log warns.
+// sets in its own transaction that it is flushed to the server's disk, whatever the settings of the
+// server, the role and the session are. Only the server can set fsync and full_page_writes: if they
+// are off, the log warns.
 //
 // # Sessions and poolers
 //
 // A new session gets a mark, a random text in the setting bursar.session, which no other session
 // has. A commit, a check of the epoch and a new leadership happen only on the session with the
 // connection's own mark. So a pooler that hands out sessions for single transactions or statements
-// is refused: at the first connection, by the mark that another connection has left, or at the
-// latest when a commit meets another session. Nothing was committed then. A pooler must keep one
-// session for each connection, and reset it afterwards.
+// is refused: at the first connection, by the mark of another connection, or at the latest when a
+// commit meets another session. Nothing was committed then. A pooler must keep one session for each
+// connection, and reset it afterwards.
 //
 // # The files that an address names
 //
@@ -38,7 +38,7 @@
 //
 // # What it does not do
 //
-// It cannot see that a server which still answers was replaced by another: a primary that was cut
-// off, but not stopped, goes on serving the clients on its side. Fail-over of the database must
-// end the old primary, or make its commits wait for its standbys.
+// It cannot see that another server has replaced one that still answers: a primary that was cut
+// off, but not stopped, still serves the clients on its side. Fail-over of the database must end
+// the old primary, or make its commits wait for its standbys.
 package postgres

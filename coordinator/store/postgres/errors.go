@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// The codes of PostgreSQL's errors that are checked for. Those with two characters are classes.
+// The codes of PostgreSQL's errors that are used here. Codes with two characters are classes.
 const (
 	classConnection     = "08"
 	classAuthorization  = "28"
@@ -35,7 +35,7 @@ const (
 	codeStatementTwice  = "42P05"
 )
 
-// answer is the error that the server sent; nil if it sent none.
+// answer returns the error that the server sent; nil if it sent none.
 func answer(err error) *pgconn.PgError {
 	if failed, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return failed
@@ -43,8 +43,7 @@ func answer(err error) *pgconn.PgError {
 	return nil
 }
 
-// isAway reports whether an error says that the server cannot be reached, or is stopping or
-// starting.
+// isAway reports whether the server cannot be reached, or is stopping or starting.
 func isAway(err error) bool {
 	if failed := answer(err); failed != nil {
 		return strings.HasPrefix(failed.Code, classConnection) || failed.Code == codeTooMany ||
@@ -55,7 +54,7 @@ func isAway(err error) bool {
 		strings.Contains(err.Error(), "conn closed") // pgx has no value for it
 }
 
-// classify gives an error of PostgreSQL the type that callers of a store check for.
+// classify converts an error of PostgreSQL to the types that callers of a store check for.
 func classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -70,7 +69,7 @@ func classify(err error) error {
 			return fmt.Errorf("%w: %w", store.ErrFull, err)
 		case codeReadOnly:
 			return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
-		case codeNoStatement, codeStatementTwice: // sessions have no such statements, or have ours
+		case codeNoStatement, codeStatementTwice: // the session is another one
 			return fmt.Errorf("%w: want a direct connection, or a pooler that keeps one session for each connection: %w", errPooled, err)
 		case codeDamagedData, codeDamagedIndex:
 			return fmt.Errorf("%w: %w", store.ErrDamaged, err)
@@ -89,8 +88,8 @@ func classify(err error) error {
 }
 
 // notCommitted reports whether a commit with this error has certainly not happened: nothing was
-// sent, or the server said that it has undone the statement. An error that ends the session may
-// come after the commit.
+// sent, or the server has rolled back the statement. An error that ends the session may come after
+// the commit.
 func notCommitted(err error) bool {
 	failed := answer(err)
 	if failed == nil {
@@ -109,8 +108,8 @@ func notCommitted(err error) bool {
 	return !strings.HasPrefix(failed.Code, classOperator) && !strings.HasPrefix(failed.Code, classSystem)
 }
 
-// refuse distinguishes errors that only an operator can fix from those that may be gone at the
-// next attempt to connect.
+// refuse separates connection errors that only an operator can fix from those that may be gone at
+// the next attempt.
 func (s *server) refuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w: %w", s.where, store.ErrAway, err)

@@ -22,22 +22,21 @@ const (
 	totalsSQL       = `SELECT (SELECT epoch FROM meta WHERE one = 1), count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host)
  FROM allocation WHERE ended = 0`
 
-	// What is later than the present state is of another past, and would stand in the way of
-	// commits.
+	// Records later than the present state belong to another past, and would conflict with commits.
 	clearRecordsSQL = `DELETE FROM change WHERE sequence > (SELECT sequence FROM meta WHERE one = 1 AND leadership = $1)
  OR sequence <= (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1)`
-	// The state that a leadership begins with has a name, if it had none.
+	// The initial state of a leadership gets a record, if it has none.
 	beginRecordsSQL = `INSERT INTO change (sequence, leadership, before, keys)
  SELECT sequence, leadership, sequence, '' FROM meta WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
 	forgetRecordsSQL = `DELETE FROM change WHERE sequence <= $1`
 
 	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
-	// What is recorded before no longer leads to the present state.
+	// Earlier records no longer lead to the present state.
 	unrecordPart = `, unrecorded AS (DELETE FROM change USING led)`
 )
 
-// mostRecords bounds what a reader that was away catches up with: reading everything is as fast
-// then.
+// mostRecords bounds the records that a reader catches up with after an absence: beyond it, reading
+// all rows is as fast.
 const mostRecords = store.RecordsKept
 
 // Follow implements store.Store.
@@ -73,7 +72,7 @@ func (s *Store) Totals(ctx context.Context) (t store.Totals, err error) {
 	return t, err
 }
 
-// readState runs reads that see the state after one batch. They may be run twice.
+// readState runs reads that see the state after one batch. It may run them twice.
 func (s *Store) readState(ctx context.Context, what string, run func(pgx.Tx) error) error {
 	return s.read(ctx, what, func(conn *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, run)
@@ -118,7 +117,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed
 	if err != nil {
 		return err
 	}
-	if len(damaged) > 0 { // it may be live: Load finds that out
+	if len(damaged) > 0 { // it may be live: Load finds out
 		return damaged[0].Err()
 	}
 	f.Rest = true
@@ -128,7 +127,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed
 	return loadRest(ctx, tx, &f.Rows)
 }
 
-// begin reads meta, and what was recorded since a mark.
+// begin reads meta, and the records since a mark.
 func begin(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) (changed store.ChangedKeys, proven bool, err error) {
 	if f.Meta, err = scanMeta(tx.QueryRow(ctx, metaSQL)); err != nil {
 		return changed, false, err
@@ -164,9 +163,9 @@ func loadRest(ctx context.Context, tx pgx.Tx, to *ledger.Snapshot) (err error) {
 	return err
 }
 
-// readRecords reads the records of the commits since a mark. They are proven if they lead, each
-// from where the one before it ends, from the mark's own record to the present sequence. What a
-// version has committed that keeps no records leaves a gap.
+// readRecords reads the records of the commits since a mark. They are proven if they form a chain
+// from the mark's own record to the present sequence. Commits of a version that keeps no records
+// leave a gap.
 func readRecords(ctx context.Context, tx pgx.Tx, since store.Mark, present uint64) (mark store.Mark, changed store.ChangedKeys, proven bool, err error) {
 	found, err := tx.Query(ctx, recordsSQL, store.Signed(since.Sequence), mostRecords)
 	if err != nil {
@@ -193,7 +192,7 @@ func readRecords(ctx context.Context, tx pgx.Tx, since store.Mark, present uint6
 	return mark, changed, mark.Sequence == present && mark != (store.Mark{}), found.Err() //nolint:wrapcheck // read does
 }
 
-// readChanged reads the rows with these keys as they are now.
+// readChanged reads the current rows with these keys.
 func readChanged(ctx context.Context, tx pgx.Tx, keys store.ChangedKeys, f *store.Followed) error {
 	if len(keys.Allocations) > 0 {
 		if err := readChangedAllocations(ctx, tx, keys.Allocations, f); err != nil {
@@ -257,23 +256,23 @@ func readChangedAllocations(ctx context.Context, tx pgx.Tx, changed []ledger.ID,
 	return found.Err() //nolint:wrapcheck // read does
 }
 
-// record adds the parts of a statement that record which rows it changes. A commit that does not
-// raise the sequence cannot have a record of its own.
+// record adds the parts of a statement that record its changed rows. A commit that does not raise
+// the sequence cannot have a record of its own.
 func (a *arguments) record(own term, add func(some bool, part string, args ...any)) {
 	if store.Unsigned(a.rows.Sequence) <= store.Unsigned(own.sequence) {
 		add(a.rows.ChangesRows(), unrecordPart)
 		return
 	}
 	before := own.sequence
-	if a.change = a.rows.Changed(a.change[:0]); a.change == nil { // too many: nothing leads on from before
+	if a.change = a.rows.Changed(a.change[:0]); a.change == nil { // too many: the chain breaks
 		a.change, before = []byte{}, a.rows.Sequence
 	}
 	add(true, recordPart, a.rows.Sequence, before, own.secret, a.change)
 }
 
-// beginRecords begins the records of a leadership, and removes old ones: a leadership may end
-// before it has removed any. If that fails, nobody can follow the store until the first commit, and
-// it leads all the same.
+// beginRecords begins the records of a leadership, and removes old ones, because a leadership may
+// end before it has removed any. If that fails, this coordinator leads all the same, but standbys
+// cannot follow the store until the first commit.
 func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string) {
 	s.writer.records = records{}
 	batch := &pgx.Batch{} // one commit: a leadership waits for it
@@ -284,8 +283,8 @@ func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string)
 	}
 }
 
-// forgetRecords removes old records after a commit, from time to time. That is a statement of its
-// own: not every compatible database lets one statement change a table twice.
+// forgetRecords removes old records after some of the commits. This is a separate statement,
+// because not every compatible database lets one statement change a table twice.
 func (s *Store) forgetRecords(ctx context.Context, conn *pgx.Conn, sequence int64) {
 	upTo, due := s.writer.records.committed(sequence)
 	if !due {
@@ -296,15 +295,15 @@ func (s *Store) forgetRecords(ctx context.Context, conn *pgx.Conn, sequence int6
 	}
 }
 
-// records are the sequences that a leadership's commits have left: of one in every few commits, the
-// oldest first.
+// records are the sequences after a leadership's commits: of one in every few commits, the oldest
+// first.
 type records struct {
 	left    [store.RecordSteps]int64
 	commits int
 }
 
-// committed counts a commit, which has left a sequence. It returns up to which sequence records are
-// to be removed, if any are.
+// committed counts a commit and its sequence. It returns up to which sequence records must be
+// removed, if that is due.
 func (r *records) committed(sequence int64) (upTo int64, due bool) {
 	r.commits++
 	if r.commits%(store.RecordsKept/store.RecordSteps) != 1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// historySQL reads rows between two places in the history.
+// historySQL reads rows between two positions in the history.
 const historySQL = `SELECT id, ended, state, host_id, forget, payload FROM allocation WHERE ended > 0 AND (ended, id) < ($1, $2) AND (ended, id) > ($3, $4)
  ORDER BY ended DESC, id DESC LIMIT $5`
 
@@ -33,7 +33,7 @@ func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []l
 	return page, next, nil
 }
 
-// historyReads reads for a search.
+// historyReads implements the reads of a search.
 type historyReads struct {
 	*store.HistorySearch
 
@@ -72,7 +72,7 @@ func (h *historyReads) LookUp(terms []int64) error {
 }
 
 // inSteps reads as many rows as make a page, and more if few of them match: the server sends all
-// rows that it is asked for.
+// requested rows.
 func (h *historyReads) inSteps(query func(limit int) (pgx.Rows, error)) error {
 	for limit := h.Query.Size() + 1; ; limit *= 4 {
 		limit = min(limit, h.Limit())
@@ -87,7 +87,7 @@ func (h *historyReads) inSteps(query func(limit int) (pgx.Rows, error)) error {
 	}
 }
 
-// collect puts rows into the page until it is full, and returns how many it has read.
+// collect adds rows to the page until it is full, and returns how many it has read.
 func (h *historyReads) collect(found pgx.Rows) (n int, err error) {
 	defer found.Close()
 	for ; found.Next(); n++ {

@@ -24,23 +24,23 @@ const (
 	addEntriesSQL = `INSERT INTO history_index (term, ended, id) SELECT e.term, e.ended, e.id
  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS e (term, ended, id) ON CONFLICT DO NOTHING`
 
-	// The conditions are those of a commit: what it wrote would be lost with a database that was
-	// put back, and this must not say that it is there.
+	// The conditions are those of a commit. If the database was restored, its writes are lost, and
+	// the position must not claim them.
 	setIndexedSQL = `UPDATE meta SET indexed_end = $1, indexed_id = $2 WHERE one = 1 AND epoch = $3 AND sequence = $4 AND leadership = $5`
 
 	deleteEntriesSQL = `DELETE FROM history_index i USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (term, ended, id)
  WHERE i.term = d.term AND i.ended = d.ended AND i.id = d.id`
 
-	// nextEntrySQL finds the next entry, and whether its allocation is still there.
+	// nextEntrySQL finds the next entry, and whether its allocation still exists.
 	nextEntrySQL = `SELECT i.term, i.ended, i.id, a.id IS NOT NULL FROM
  (SELECT term, ended, id FROM history_index WHERE (term, ended, id) > ($1, $2, $3) ORDER BY term, ended, id LIMIT 1) i
  LEFT JOIN allocation a ON a.id = i.id AND a.ended = i.ended`
 
-	// rareSQL finds the end of an entry some way behind a place.
+	// rareSQL finds the end of an entry some way behind a position.
 	rareSQL = `SELECT ended FROM history_index WHERE term = $1 AND (ended, id) < ($2, $3) ORDER BY ended DESC, id DESC LIMIT 1 OFFSET $4`
 
-	// foundSQL reads entries of a term, with the allocations that have all the other terms, too.
-	// Those that have not are looked up in the index alone.
+	// foundSQL reads entries of a term, and the allocations that also have all the other terms. It
+	// rejects the others by the index alone.
 	foundSQL = `SELECT i.id, i.ended, a.state, a.host_id, a.forget, a.payload FROM
  (SELECT e.id, e.ended, CASE WHEN NOT EXISTS (SELECT 1 FROM unnest($1::bigint[]) AS t (term) WHERE NOT EXISTS
  (SELECT 1 FROM history_index o WHERE o.term = t.term AND o.ended = e.ended AND o.id = e.id)) THEN e.id END AS has_all
@@ -48,7 +48,7 @@ const (
  LEFT JOIN allocation a ON a.id = i.has_all AND a.ended = i.ended ORDER BY i.ended DESC, i.id DESC`
 )
 
-// scanIndexed reads up to where the index of the history is filled.
+// scanIndexed reads the position up to which the index of the history is filled.
 func scanIndexed(row pgx.Row) (store.Position, error) {
 	var ended, id int64
 	err := row.Scan(&ended, &id)
@@ -77,7 +77,8 @@ func (s *Store) IndexHistory(ctx context.Context, epoch uint64, before ledger.In
 	}
 }
 
-// nextToIndex reads the next rows while commits go on. From now on the writer notices what ends.
+// nextToIndex reads the next rows during commits. From now on the writer records the earliest new
+// end.
 func (s *Store) nextToIndex(ctx context.Context, epoch uint64, before ledger.Instant, limit int) (*rowsToIndex, error) {
 	err := s.writer.alone(ctx, func() error {
 		s.writer.firstEnd = math.MaxInt64
@@ -94,8 +95,8 @@ func (s *Store) nextToIndex(ctx context.Context, epoch uint64, before ledger.Ins
 	})
 }
 
-// addToIndex writes entries while commits go on. It uses the writer's connection only to say how
-// far the index is filled, so that no commit is under way then.
+// addToIndex writes entries during commits. It uses the writer's connection only to store the new
+// position of the index, so that no commit is in flight then.
 func (s *Store) addToIndex(ctx context.Context, epoch uint64, next *rowsToIndex) error {
 	err := s.server.read(ctx, s.reading, func(conn *pgx.Conn) error { return changeEntries(ctx, conn, addEntriesSQL, next.entries) })
 	if err != nil {
@@ -104,8 +105,8 @@ func (s *Store) addToIndex(ctx context.Context, epoch uint64, next *rowsToIndex)
 	return s.writer.use(ctx, false, func(conn *pgx.Conn) error { return s.setIndexed(ctx, conn, epoch, next.to) })
 }
 
-// setIndexed says that the index is filled up to a place, or before the first end that was
-// committed since then.
+// setIndexed stores the position up to which the index is filled: to, or before the first end that
+// was committed since.
 func (s *Store) setIndexed(ctx context.Context, conn *pgx.Conn, epoch uint64, to store.Position) error {
 	own, err := s.writer.may(epoch)
 	if err != nil {
@@ -116,12 +117,12 @@ func (s *Store) setIndexed(ctx context.Context, conn *pgx.Conn, epoch uint64, to
 	}
 	tag, err := conn.Exec(ctx, setIndexedSQL, int64(to.Ended), store.Signed(uint64(to.ID)), store.Signed(epoch), own.sequence, own.secret)
 	if err == nil && tag.RowsAffected() != 1 {
-		err = &store.DeposedError{Epoch: epoch, Stored: epoch} // by whom the next commit tells
+		err = &store.DeposedError{Epoch: epoch, Stored: epoch} // the leader is not known
 	}
 	return err //nolint:wrapcheck // IndexHistory does
 }
 
-// rowsToIndex are the next rows that are not in the index yet.
+// rowsToIndex are the next rows that are not indexed yet.
 type rowsToIndex struct {
 	rows    int
 	entries []store.IndexEntry
@@ -149,7 +150,7 @@ func (r *rowsToIndex) read(ctx context.Context, conn *pgx.Conn, before ledger.In
 	return found.Err() //nolint:wrapcheck // as above
 }
 
-// changeEntries runs a statement for entries, in the index's order.
+// changeEntries runs a statement for entries, in the order of the index.
 func changeEntries(ctx context.Context, conn interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }, statement string, entries []store.IndexEntry,
@@ -183,8 +184,8 @@ func (s *Store) SweepIndex(ctx context.Context, after store.IndexEntry, before l
 	return at, done, nil
 }
 
-// lookForLeft goes from one term to the next, unless the oldest entry of a term is old and without
-// an allocation.
+// lookForLeft visits one term after the other. It collects the oldest entry of each if it is old
+// and has no allocation, and stays with that term.
 func lookForLeft(ctx context.Context, conn *pgx.Conn, at store.IndexEntry, before ledger.Instant, limit int) (_ store.IndexEntry, gone []store.IndexEntry, done bool, err error) {
 	for range limit {
 		var term, ended, id int64

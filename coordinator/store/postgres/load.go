@@ -90,8 +90,8 @@ func loadKeyed[T any](ctx context.Context, tx pgx.Tx, table, query string, decod
 	return list, found.Err() //nolint:wrapcheck // read does
 }
 
-// loadRemembered reads the request ids of ended allocations. If the columns of a row cannot be
-// read, its payload is used.
+// loadRemembered reads the request ids of ended allocations. If the columns of a row are
+// unreadable, it uses the payload.
 func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Instant) ([]ledger.Remembered, error) {
 	damaged, err := loadStrays(ctx, tx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Inst
 	return append(list, recalled...), err //nolint:wrapcheck // names the row
 }
 
-// loadStrays finds rows that are neither live nor in the history by their column.
+// loadStrays finds rows that, by their column, are neither live nor in the history.
 func loadStrays(ctx context.Context, tx querier) (damaged []store.Broken, err error) {
 	found, err := tx.Query(ctx, loadStraysSQL)
 	if err != nil {
@@ -148,7 +148,7 @@ func named(err error, id int64) error {
 	return err
 }
 
-// loadLive reads the live rows. There are as many as were counted: both statements have the same
+// loadLive reads the live rows. Their number is the counted one: both statements have the same
 // snapshot.
 func loadLive(ctx context.Context, tx pgx.Tx, rest *ledger.Snapshot, take store.Take) error {
 	var count int

@@ -16,12 +16,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// versionTable says which migrations have been done. Not goose's usual name: otherwise the tables
-// of another program that uses goose could be mistaken for ours.
+// versionTable lists the finished migrations. It does not have goose's usual name: otherwise the
+// tables of another program that uses goose could be mistaken for those of a store.
 const versionTable = "bursar_schema"
 
-// migrationLock is the number of the advisory lock under which tables are changed: "bursar" in
-// ASCII.
+// migrationLock is the number of the advisory lock for changes of the tables: "bursar" in ASCII.
 const migrationLock = 0x627572736172
 
 // latestSchema is the version of the tables after all migrations.
@@ -34,7 +33,7 @@ func latestSchema() (int64, error) {
 }
 
 // migrate migrates the tables to the latest version, each step in a transaction of its own. If
-// another coordinator does that, it waits and then has nothing to do.
+// another coordinator migrates, it waits and then finds nothing to do.
 func (s *server) migrate(ctx context.Context) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *server) migrate(ctx context.Context) error {
 }
 
 // lock sets up a session for migrations. It does not use goose's locker: goose makes its own table
-// without it, and it checks only once a second whether the lock is free.
+// without that lock, and checks only once a second whether the lock is free.
 func (s *server) lock(ctx context.Context, conn *pgx.Conn) error {
 	err := s.setUpSession(ctx, conn)
 	if err == nil {

@@ -18,30 +18,30 @@ import (
 // Options of Open. The zero value of a field is its default.
 type Options struct {
 	// DSN is the database's address: a postgres:// URL, or PostgreSQL's keywords and values. Its
-	// parameters and the environment (PGHOST, PGPASSFILE, PGSSLROOTCERT …) mean what they mean to
-	// psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of
+	// parameters and the environment (PGHOST, PGPASSFILE, PGSSLROOTCERT …) have the same meaning as
+	// for psql; parameters that begin with pool_ are pgxpool's, for the connections that read. Of
 	// several hosts the one that takes writes is used.
 	DSN string
-	// Read reads the address again. It is called before each connection is made, and so are the
-	// files read that the address names. Default: the address stays as it is.
+	// Read returns the current address. It is called before each connection is made; then the files
+	// that the address names are read, too. Default: the address does not change.
 	Read func() (string, error)
 	// Cluster is the name of the cluster that opens the store. The store belongs to the first
-	// cluster that leads, and is refused for others. Empty: it is not checked.
+	// cluster that leads, and is refused for others. Empty: no check.
 	Cluster string
 	// Adopt makes the store this cluster's, even if it was another cluster's. The present leader
 	// is deposed.
 	Adopt bool
-	// Migrate allows Open to create or migrate the tables. Without it a store that needs that is
-	// refused.
+	// Migrate allows Open to create or migrate the tables. Otherwise Open refuses a store that
+	// needs it.
 	Migrate bool
 	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
-	// Log gets what an operator should know. Default: no log.
+	// Log gets messages for the operator. Default: no log.
 	Log *slog.Logger
 }
 
-// Open opens the store in a database. What cannot be used is refused with a *store.RefusedError
-// and is not changed. A server that cannot be reached now is an error that wraps store.ErrAway.
+// Open opens the store in a database. It refuses an unusable store with a *store.RefusedError, and
+// does not change it. If the server cannot be reached now, the error wraps store.ErrAway.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -70,15 +70,15 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}, nil
 }
 
-// explain adds the place to an error of opening, and says that an operator must fix an error of
-// permission.
+// explain adds the place to an error of Open, and refuses a store for lack of a permission, which
+// an operator must grant.
 func (s *server) explain(err error) error {
 	if _, refused := errors.AsType[*store.RefusedError](err); refused || err == nil {
 		return err
 	}
 	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
-		// The privileges that the store needs were checked before. This is another one, which the
-		// message names.
+		// The privileges that the store needs were checked before. The message names this other
+		// one.
 		return s.refused(store.Denied, failed.Message, "that granted to the role of the address", err)
 	}
 	return fmt.Errorf("store %s: %w", s.where, classify(err))
@@ -111,7 +111,7 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 		if err := s.migrate(ctx); err != nil {
 			return err
 		}
-		// of tables that another role may have made meanwhile
+		// another role may have made tables meanwhile
 		if err := s.checkRows(ctx, conn); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	if pages != nil && *pages == "off" {
 		s.log.Warn("the server runs with full_page_writes=off: a failure of its machine may damage tables, unless its file system writes whole pages", "store", s.where)
 	}
-	// Not from information_schema, which hides what this user has no privileges for.
+	// Not from information_schema, which hides tables without privileges for this user.
 	const tables = `SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`
 	found, err := conn.Query(ctx, tables)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	return 0, nil
 }
 
-// some lists names, the first few of many.
+// some lists names, only the first few of many.
 func some(names []string) string {
 	const most = 5
 	if len(names) > most {
@@ -189,8 +189,8 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// admit refuses a store of another cluster, or one with an unfinished copy. From the first one that
-// it lets in, connections to other stores are refused.
+// admit refuses a store of another cluster, or one with an unfinished copy. After the first
+// admitted store, it refuses connections to other stores.
 func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, intoCopy bool) error {
 	var id, owner, copying string
 	err := conn.QueryRow(ctx, `SELECT store_id, cluster, copying FROM meta WHERE one = 1`).Scan(&id, &owner, &copying)

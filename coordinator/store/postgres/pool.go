@@ -12,13 +12,13 @@ import (
 // readers is how many reads may run at the same time; more wait for each other.
 const readers = 4
 
-// limit sets the limits of the pool for reads. The address can lower its size, and can make it
-// connect before connections are needed.
+// limit limits the pool for reads. The address can lower its size, and can make it connect before
+// connections are needed.
 func limit(config *pgxpool.Config) {
 	config.MaxConns = min(config.MaxConns, readers)
-	// A read that finds its connection lost is run again, which costs nothing if none is lost. A
-	// ping before a read would go on after its caller has given up, and Close would wait for a
-	// silent server.
+	// A read whose connection was lost runs again, which costs nothing if none is lost. A ping
+	// before a read would go on after its caller has given up, and Close would wait for a silent
+	// server.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 }
 
@@ -27,7 +27,7 @@ func limit(config *pgxpool.Config) {
 func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) (lost bool, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		// Other errors are those of preparing a connection, which say what they are.
+		// Other errors come from preparing a connection, and are complete.
 		if _, unconnected := errors.AsType[*pgconn.ConnectError](err); unconnected || ctx.Err() != nil {
 			err = s.refuse(ctx, err)
 		}
@@ -35,8 +35,8 @@ func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *
 	}
 	defer func() {
 		if lost = broken(conn.Conn()); lost {
-			// It does not go back to the pool, which would keep its place until the server has
-			// closed it: 15 s if the server is silent.
+			// Do not return it to the pool, which would keep its slot until the server has closed
+			// it: 15 s if the server is silent.
 			abandon(ctx, conn.Hijack())
 			return
 		}
@@ -45,9 +45,8 @@ func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *
 	return false, run(conn.Conn())
 }
 
-// read runs a function that may be run twice: again if its connection was lost, because a server
-// that was restarted has ended the idle connections. Then all connections of the pool are given
-// up.
+// read runs a function, and runs it again if its connection was lost, because a restarted server
+// has closed the idle connections. Then it drops all connections of the pool.
 func (s *server) read(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) error {
 	lost, err := s.borrow(ctx, pool, run)
 	if err == nil || !lost || ctx.Err() != nil {

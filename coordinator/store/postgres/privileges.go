@@ -12,12 +12,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// rowPrivileges are what the statements of a store need on its tables. No table is locked or
-// truncated, and there are no sequences. The grant that a refusal names gives more than needed on
-// the tables of meta and of versions, because it is one statement.
+// rowPrivileges are the privileges that the statements of a store need on its tables. No table is
+// locked or truncated, and there are no sequences. The grant in a refusal is one statement, and so
+// gives more than needed on the tables of meta and of versions.
 var rowPrivileges = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// needs are the privileges by table.
+// needs returns the required privileges by table.
 func needs() map[string][]string {
 	all := map[string][]string{
 		"meta":       {"SELECT", "INSERT", "UPDATE"},
@@ -39,7 +39,7 @@ type role struct {
 	creates      bool // it may make tables in the schema
 }
 
-// grantRows is the statement that lets the role use tables that another one has made.
+// grantRows returns the statement that lets the role use the tables of another role.
 func (r role) grantRows() string {
 	return fmt.Sprintf("GRANT %s ON ALL TABLES IN SCHEMA %s TO %s", strings.Join(rowPrivileges, ", "), r.schema, r.name)
 }
@@ -48,7 +48,7 @@ func (r role) grantOnSchema(privilege string) string {
 	return fmt.Sprintf("GRANT %s ON SCHEMA %s TO %s", privilege, r.schema, r.name)
 }
 
-// made says how another role makes the tables.
+// made describes how another role makes the tables.
 func (r role) made(by string) string {
 	return fmt.Sprintf("them made by %s: bursar coordinator migrate with its address; then, by the same: %s", by, r.grantRows())
 }
@@ -62,8 +62,8 @@ func whoAmI(ctx context.Context, conn *pgx.Conn) (r role, err error) {
 	return r, nil
 }
 
-// withoutSchema refuses a database if the role can use no schema of its search path: there is
-// none, or it may not use it.
+// withoutSchema refuses a database if the role can use no schema of its search path: there is none,
+// or the role lacks the privilege.
 func (s *server) withoutSchema(ctx context.Context, conn *pgx.Conn) error {
 	const query = `SELECT quote_ident(current_user), coalesce((SELECT quote_ident(n.nspname)
  FROM unnest(string_to_array(current_setting('search_path'), ',')) WITH ORDINALITY AS p (name, place)
@@ -80,8 +80,8 @@ func (s *server) withoutSchema(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // checkRows refuses tables on which the role lacks a privilege. Otherwise the first commit that
-// needs it would fail, long after the coordinator has begun to lead. Tables that do not exist yet
-// are not checked.
+// needs it would fail, long after the coordinator has begun to lead. It does not check tables that
+// do not exist yet.
 func (s *server) checkRows(ctx context.Context, conn *pgx.Conn) error {
 	var tables, privileges []string
 	for table, all := range needs() {
@@ -137,8 +137,8 @@ func describe(lacking map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// checkMaking refuses a role that may not create the tables, or may not change those of the
-// present version. PostgreSQL lets only their owner change them, whatever was granted.
+// checkMaking refuses a role that may not create the tables, or may not change those of the present
+// version. PostgreSQL lets only their owner change them, whatever was granted.
 func (s *server) checkMaking(ctx context.Context, conn *pgx.Conn, version, latest int64) error {
 	r, err := whoAmI(ctx, conn)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *server) checkMaking(ctx context.Context, conn *pgx.Conn, version, lates
 	}
 	const query = `SELECT coalesce(min(quote_ident(tableowner)), '') FROM pg_tables
  WHERE schemaname = current_schema() AND NOT pg_has_role(tableowner, 'USAGE')`
-	var owner string // who is not this role
+	var owner string // another role
 	if err := conn.QueryRow(ctx, query).Scan(&owner); err != nil {
 		return fmt.Errorf("looking at who owns the tables: %w", err)
 	}

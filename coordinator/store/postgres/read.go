@@ -61,8 +61,8 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Al
 }
 
 // endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
-// payload, so large payloads are not fetched from their own storage, unless the caller may be a
-// subordinate user id: then the payload names the user who is charged.
+// payload, so it does not fetch large payloads from their own storage. It reads the payload if the
+// caller may be a subordinate user id: then the payload names the charged user.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id),
  CASE WHEN state < 256 AND caller ~ '^(local:)?(uid:)?[0-9]' THEN payload END FROM allocation

@@ -28,14 +28,14 @@ type querier interface {
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 }
 
-// rememberedRow has the columns of an ended allocation from which its request id is remembered.
+// rememberedRow has the columns of an ended allocation that make up its remembered request id.
 type rememberedRow struct {
 	id, ended       int64
 	caller, request pgtype.Text
 	hash            pgtype.Int8
 }
 
-// broken says that columns cannot be read; nil if all can.
+// broken describes unreadable columns; nil if there are none.
 func (r *rememberedRow) broken() *store.Broken {
 	if r.caller.Valid && r.hash.Valid && r.ended >= 0 {
 		return nil

@@ -13,16 +13,16 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// sessionSQL makes the settings that a session must have. Those of the server, the role and the
-// database do not matter: commits are flushed to disk, statements see the commits before them,
-// policies hide no row, and neither idle sessions nor long statements end. The server also gives a
-// connection up some 10 s after the other machine has vanished. Otherwise the session of a leader
+// sessionSQL makes the settings that a session must have, whatever those of the server, the role
+// and the database are: commits are flushed to disk, statements see the commits before them,
+// policies hide no row, and neither idle sessions nor long statements end. The server also gives up
+// a connection some 10 s after the other machine has vanished. Otherwise the session of a leader
 // that vanished during a commit would lock the row that the next leader must write, until the
-// server's kernel gives up, which takes hours. All searches go through an index in its order. A
-// server that knows little of the tables, or that plans for a host with few rows and is asked for
-// one with many, would rather collect all rows and sort them.
+// server's kernel gives up, which takes hours. All searches use an index in its order. A server
+// that knows little of the tables, or that plans for a host with few rows and is asked for one with
+// many, would otherwise collect all rows and sort them.
 //
-// It marks the session with $1, and returns the mark that it had before: none, if it is new.
+// It marks the session with $1, and returns the earlier mark: none, if the session is new.
 const sessionSQL = `SELECT ` + markText + `, set_config('bursar.session', $1::text, false),
  set_config('default_transaction_isolation', 'read committed', false),
  CASE WHEN current_setting('enable_bitmapscan', true) IS NOT NULL THEN set_config('enable_bitmapscan', 'off', false) END,
@@ -40,22 +40,22 @@ const sessionSQL = `SELECT ` + markText + `, set_config('bursar.session', $1::te
  CASE WHEN current_setting('tcp_user_timeout', true) IS NOT NULL THEN set_config('tcp_user_timeout', '10000', false) END`
 
 const (
-	// markText is the mark of the session that runs a statement.
+	// markText is the mark of the current session.
 	markText = `coalesce(current_setting('bursar.session', true), '')`
 
-	// durably begins the setting of synchronous_commit. off and local are raised: a change that was
-	// acknowledged must outlive the server, and those of its standbys that it was told to wait for.
-	// remote_write and remote_apply stay.
+	// durably begins the setting of synchronous_commit. It raises off and local: an acknowledged
+	// change must outlive the server and the standbys that it must wait for. remote_write and
+	// remote_apply stay.
 	durably = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit'`
-	// durablyNow sets it for the transaction that it is a part of. A commit relies on no setting of
-	// its session: another client of the same pooler may change that.
+	// durablyNow sets it for the current transaction. A commit relies on no setting of its session:
+	// another client of the same pooler may change that.
 	durablyNow = durably + `, 'on', true) END`
 
 	// The address's own settings come last. A pooler may have dropped them.
 	addressSQL = `SELECT set_config(p.name, p.value, false) FROM unnest($1::text[], $2::text[]) AS p (name, value)`
 )
 
-// addressSettings are those settings of an address that a session gets once more.
+// addressSettings are the settings of an address that a session gets once more.
 var addressSettings = []string{
 	"search_path", "synchronous_commit", "statement_timeout", "lock_timeout", "transaction_timeout", "idle_in_transaction_session_timeout",
 }
@@ -63,7 +63,7 @@ var addressSettings = []string{
 // errPooled says that the server's session behind a connection is not the one that was set up.
 var errPooled = errors.New("the server's session behind a connection has changed")
 
-// pooled is the refusal of a pooler that changes sessions.
+// pooled refuses a pooler that changes sessions.
 func (s *server) pooled() error {
 	return s.refused(store.Denied,
 		errPooled.Error()+": a pooler hands out sessions for single transactions or statements, so that settings, locks and prepared statements get lost",
@@ -71,8 +71,8 @@ func (s *server) pooled() error {
 		errPooled)
 }
 
-// setUpSession sets up a new session, and checks that it is one of the store that was opened. It
-// has a time limit of its own: the pool goes on making a connection after its caller has given up.
+// setUpSession sets up a new session, and checks that it belongs to the opened store. It has a time
+// limit of its own: the pool continues to make a connection after its caller has given up.
 func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
 	defer cancel()
@@ -107,16 +107,16 @@ func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 	return s.checkStoreID(ctx, conn)
 }
 
-// markKey is the place of a session's mark in the data of its connection.
+// markKey is the key of a session's mark in the data of its connection.
 const markKey = "bursar.session"
 
-// markOf is the mark that the session of a connection was given.
+// markOf returns the mark of a connection's session.
 func markOf(conn *pgx.Conn) string {
 	mark, _ := conn.PgConn().CustomData()[markKey].(string)
 	return mark
 }
 
-// checkSession refuses a connection whose session is another one now.
+// checkSession refuses a connection whose session has changed.
 func (s *server) checkSession(ctx context.Context, conn interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, mark string,
@@ -131,10 +131,10 @@ func (s *server) checkSession(ctx context.Context, conn interface {
 	return nil
 }
 
-// proveSession refuses a pooler that hands out sessions for single transactions: as a rule it gives
-// the session that was used last to the connection that asks next. Another connection finds the
-// mark of this one then, or has overwritten it. If no other connection can be made, nothing is
-// proven; each commit checks the mark.
+// proveSession refuses a pooler that hands out sessions for single transactions. Such a pooler
+// usually gives the last used session to the next connection. So another connection then finds the
+// mark of this one, or has overwritten it. If no other connection can be made, nothing is proven;
+// each commit checks the mark.
 func (s *server) proveSession(ctx context.Context, conn *pgx.Conn) error {
 	other, err := s.connect(ctx, nil)
 	if errors.Is(err, errPooled) {
@@ -146,7 +146,7 @@ func (s *server) proveSession(ctx context.Context, conn *pgx.Conn) error {
 	return s.checkSession(ctx, conn, markOf(conn))
 }
 
-// change runs a transaction that changes rows. It makes the settings that its commit relies on.
+// change runs a transaction that changes rows, with the settings that its commit relies on.
 func (s *server) change(ctx context.Context, conn *pgx.Conn, run func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { //nolint:wrapcheck // its callers do
 		if _, err := tx.Exec(ctx, `SELECT `+durablyNow); err != nil {

@@ -63,7 +63,7 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 const (
 	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, outages, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
-	// A commit of the previous leader in progress locks the row: this waits for it. If a version
+	// This waits for a commit of the previous leader in progress, which locks the row. If a version
 	// without the index has led since, the index is filled again.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
  indexed_end = CASE WHEN indexed_sequence = sequence THEN indexed_end ELSE 0 END, indexed_sequence = sequence,
@@ -71,7 +71,7 @@ const (
  AND ` + markText + ` = $6::text RETURNING ` + metaColumns + `, seal_keys, ` + durablyNow
 )
 
-// lead raises the epoch. The epoch before ends even if the outcome is unknown.
+// lead raises the epoch. The previous epoch ends even if the outcome is unknown.
 func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err error) {
 	s.writer.endAny()
 	if atLeast > math.MaxInt64 {
@@ -96,7 +96,7 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	return meta, err
 }
 
-// mayNotLead says why no row of meta was changed.
+// mayNotLead returns the reason why no row of meta was changed.
 func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.server.checkSession(ctx, conn, markOf(conn)); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *Store) Meta(ctx context.Context) (meta store.Meta, err error) {
 	return meta, err
 }
 
-// read runs a read of the store, which may be run twice.
+// read runs a read of the store, perhaps twice.
 func (s *Store) read(ctx context.Context, what string, run func(conn *pgx.Conn) error) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (s *Store) read(ctx context.Context, what string, run func(conn *pgx.Conn) 
 
 // Close implements store.Store.
 func (s *Store) Close() error {
-	s.mu.Lock() // waits for calls under way
+	s.mu.Lock() // waits for calls in flight
 	closed := s.closed
 	s.closed = true
 	s.mu.Unlock()

@@ -12,35 +12,35 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// writer is the connection that commits, and what it may commit.
+// writer is the connection that commits, and the leadership that may commit.
 type writer struct {
 	server *server
 	// turn holds the connection while no call uses it; nil: not connected.
 	turn chan *pgx.Conn
-	// warned is set when the server has run a statement with a warning, for example without
-	// waiting for its standbys.
+	// warned is set when the server has run a statement with a warning, for example without waiting
+	// for its standbys.
 	warned atomic.Bool
-	// passes is how many calls of connectAhead do nothing, and absent that the last one which did
-	// something failed. Whoever has the turn uses them.
+	// passes is how many of the next calls of connectAhead do nothing, and absent says that the
+	// last one that did something failed. Used only with the turn.
 	passes int
 	absent bool
 	// firstEnd is the earliest end that was sent since the index of the history began its present
-	// step. Whoever has the turn uses it.
+	// step. Used only with the turn.
 	firstEnd int64
-	records  records // of this leadership's commits. Whoever has the turn uses it.
+	records  records // of this leadership's commits; used only with the turn
 
 	mu   sync.Mutex
 	term term // guarded by mu; of the last Lead
-	over bool // guarded by mu; an error has ended it, or there was none
+	over bool // guarded by mu; an error has ended it, or there is none
 }
 
-// term is a leadership, as meta has it until another leader writes.
+// term is a leadership, in the form of meta until another leader writes.
 type term struct {
 	epoch uint64
-	// secret is a value that no other leadership has, not even one of the same epoch in a database
-	// that was restored.
+	// secret is a value that no other leadership has, not even one of the same epoch in a restored
+	// database.
 	secret   string
-	sequence int64 // that its last commit has left
+	sequence int64 // after its last commit
 }
 
 func newWriter(s *server) *writer {
@@ -55,8 +55,8 @@ type notBegunError struct{ err error }
 func (e *notBegunError) Error() string { return e.err.Error() }
 func (e *notBegunError) Unwrap() error { return e.err }
 
-// use runs a statement on the connection, which it makes if there is none. If again is set, a
-// broken connection is replaced and the statement is run again.
+// use runs a statement on the connection, which it makes if there is none. If again is set, it
+// replaces a broken connection and runs the statement again.
 func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) error) error {
 	var conn *pgx.Conn
 	select {
@@ -96,15 +96,15 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 }
 
 // unusable reports whether a connection cannot be used after an error: it is broken, or its session
-// is another one now. The next connection is proven anew.
+// has changed. The next connection is proven again.
 func unusable(conn *pgx.Conn, err error) bool { return broken(conn) || errors.Is(err, errPooled) }
 
-// aheadPasses is how many calls of connectAhead pass after one that did something. They come four
-// times a second.
+// aheadPasses is how many calls of connectAhead do nothing after one that did something. There are
+// four calls a second.
 const aheadPasses = 20
 
-// connectAhead makes the connection of a leadership that may come, so that it need not wait for
-// one, and looks from time to time whether the server still takes writes on it. If that fails, the
+// connectAhead makes the connection for a future leadership, so that the leadership need not wait
+// for one. From time to time it checks whether the server still takes writes. If that fails, the
 // leadership will connect.
 func (w *writer) connectAhead(ctx context.Context) {
 	select {
@@ -129,7 +129,7 @@ func (w *writer) connectAhead(ctx context.Context) {
 			w.absent = true
 			w.server.log.Warn("there is no connection yet with which this coordinator could lead: trying again", "error", err)
 		}
-	default: // it is used
+	default: // it is in use
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *writer) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// alone runs a function while no statement is under way.
+// alone runs a function while no statement is in flight.
 func (w *writer) alone(ctx context.Context, run func() error) error {
 	select {
 	case conn := <-w.turn:
@@ -184,14 +184,14 @@ func (w *writer) advance(epoch uint64, sequence int64) {
 	}
 }
 
-// endAny ends the leadership, whichever it is.
+// endAny ends the current leadership.
 func (w *writer) endAny() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 }
 
-// end ends the leadership of an epoch, if it is still that one.
+// end ends the leadership of an epoch, if it is still the current one.
 func (w *writer) end(epoch uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 			if _, err := w.conn.ExecContext(ctx, `UPDATE meta SET epoch = epoch + 1 WHERE one = 1`); err != nil {
 				return err
 			}
-			// a key of bytes is garbage, also if there is a text of the same bytes
+			// a key of bytes is garbage, even if there is a text of the same bytes
 			wheres := asBytes
 			all, err := w.readAside(ctx, wheres)
 			if err == nil && len(all) == 0 {
@@ -57,7 +57,7 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 	return meta, nil
 }
 
-// readAside reads the rows that are set aside together; none if the first is not there.
+// readAside reads the rows that are set aside together; none if the first does not exist.
 func (w *writer) readAside(ctx context.Context, wheres []store.AsideWhere) (all []store.AsideRow, err error) {
 	for _, where := range wheres {
 		rows, err := w.readRows(ctx, where)

@@ -8,25 +8,25 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// The log is checkpointed into the file while commits go on, on a connection of its own. SQLite
-// starts the log from its beginning again only if a commit finds all of it checkpointed. Under
-// load that never happens by itself, because the next commit has always come in the meantime. So
-// if the log has still grown long, the small rest is checkpointed between two commits.
+// The log is checkpointed into the file during commits, on a connection of its own. SQLite starts
+// the log from its beginning again only if a commit finds all of it checkpointed. Under load that
+// never happens by itself, because the next commit always comes first. So if the log has still
+// grown long, its small rest is checkpointed between two commits.
 const (
 	// defaultCarry is how many pages commits may write to the log before it is checkpointed: 16
 	// MiB.
 	defaultCarry = 4096
-	// longLog times carry is the length of the log at which the goroutine that writes checkpoints
-	// the rest: 64 MiB. A start after a crash may have to read as much.
+	// longLog times carry is the length of the log at which the writing goroutine checkpoints the
+	// rest: 64 MiB. A start after a crash may have to read as much.
 	longLog = 4
 )
 
-// logLimit is the size, in bytes, to which SQLite cuts the log's file when it starts the log
-// again. A reader that takes long, such as a backup, can make it grow beyond that. Below it the
-// file keeps its length, because growing it has a cost each time.
+// logLimit is the size in bytes to which SQLite cuts the log's file when it starts the log again. A
+// long read, such as a backup, can make it grow beyond that. Below it the file keeps its length,
+// because each growth has a cost.
 func logLimit(carry int) int { return (longLog + 1) * carry * pageSize }
 
-// signal wakes carryOver if the log is long enough. The goroutine that writes calls it.
+// signal wakes carryOver if the log is long enough. The writing goroutine calls it.
 func (s *Store) signal() {
 	if s.writer.written < s.carry {
 		return
@@ -34,12 +34,12 @@ func (s *Store) signal() {
 	s.writer.written = 0
 	select {
 	case s.filled <- struct{}{}:
-	default: // it runs already
+	default: // it is running
 	}
 }
 
-// carryOver runs until the store closes. What fails is tried again at the next signal, and by the
-// last connection that closes.
+// carryOver runs until the store closes. After a failure it tries again at the next signal; so does
+// the last connection when it closes.
 func (s *Store) carryOver() {
 	ctx := context.Background()
 	for range s.filled {

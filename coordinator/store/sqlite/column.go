@@ -7,15 +7,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// column is a value as SQLite has it: a column holds values of any type, whatever type it was
-// declared with.
+// column is a value of a column in SQLite, which may have any type, whatever the declared type is.
 type column[T int64 | string] struct {
 	value T
-	wrong error // it is of another type
+	wrong error // the value has another type
 }
 
-// Scan implements sql.Scanner. It accepts every value, so that the rest of the row is scanned,
-// too.
+// Scan implements sql.Scanner. It accepts every value, so that the rest of the row is scanned too.
 func (c *column[T]) Scan(found any) error {
 	value, ok := found.(T)
 	if c.value, c.wrong = value, nil; !ok {
@@ -41,7 +39,7 @@ func typeName(value any) string {
 	}
 }
 
-// broken says which column of an allocation cannot be read; nil if all can.
+// broken names an unreadable column of an allocation; nil if there is none.
 func broken(id int64, name string, wrong error) *store.Broken {
 	if wrong == nil {
 		return nil

@@ -47,8 +47,8 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	return err
 }
 
-// checkEpoch needs no read: nobody else writes the epoch while this process holds the lock, and the
-// file and the lock are where they were.
+// checkEpoch needs no read: no other process writes the epoch while this process holds the lock,
+// and the file and the lock are in their places.
 func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -97,15 +97,15 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 	})
 }
 
-// How many pages a row may write to the log: for an allocation one of its table, two of its
-// indexes, and one for the neighbours that get what does not fit. A large payload has pages of its
-// own beyond the first.
+// The pages that a row may write to the log: for an allocation one of its table, two of its
+// indexes, and one for the neighbors that take the overflow. A large payload has pages of its own
+// beyond the first.
 const (
 	pageSize   = 4096
 	pagesOfRow = 4
 )
 
-// pages is an upper estimate of how many pages a batch writes to the log.
+// pages is an upper estimate of the pages that a batch writes to the log.
 func pages(b *store.Rows) int {
 	n := 1 + pagesOfRow*len(b.Allocations) // and meta
 	for i := range b.Allocations {
@@ -176,8 +176,8 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 	return nil
 }
 
-// overwrite has SQLite write zeros over what is deleted, or not: what was executed must not stay in
-// free pages. Only commits with rows of launches pay for that.
+// overwrite switches whether SQLite writes zeros over deleted data: commands of launches must not
+// stay in free pages. Only commits with rows of launches pay for it.
 func (w *writer) overwrite(ctx context.Context, on bool) error {
 	if w.overwrites == on {
 		return nil
@@ -228,7 +228,7 @@ func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error)
 	return deleted, nil
 }
 
-// delete deletes rows and their entries, and returns how many rows.
+// delete deletes rows and their entries, and returns the number of rows.
 func (w *writer) delete(ctx context.Context, ended []store.Position) (n int, err error) {
 	var entries []store.IndexEntry
 	for _, at := range ended {

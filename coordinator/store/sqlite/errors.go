@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// code returns SQLite's primary result code; 0 if the error is not SQLite's.
+// code returns SQLite's primary result code; 0 for an error that is not SQLite's.
 func code(err error) int {
 	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code() & 0xff
@@ -20,7 +20,7 @@ func code(err error) int {
 	return 0
 }
 
-// classify gives an error of SQLite the type that callers of a store check for.
+// classify converts an error of SQLite to the types that callers of a store check for.
 func classify(err error) error {
 	switch code(err) {
 	case lib.SQLITE_FULL:
@@ -46,7 +46,7 @@ func notCommitted(err error) bool {
 	return false
 }
 
-// refusal adds to an error of opening what to do about it, unless the error says so already.
+// refusal adds advice to an error of Open that has none.
 func refusal(path string, err error) error {
 	var refused *store.RefusedError
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// suffixes are the ends of the names of the files next to the store's file that this process or
-// SQLite writes. SQLite follows symbolic links there.
+// suffixes are the ends of the names of all files that this process or SQLite writes for a store.
+// SQLite follows symbolic links there.
 var suffixes = []string{"", lockSuffix, walSuffix, "-shm", "-journal"}
 
 const (
@@ -21,9 +21,10 @@ const (
 	walSuffix  = "-wal"
 )
 
-// Guard refuses, with a *store.RefusedError, a place at which other users could make a store of
-// root's write to any file: the folder, a folder above it or a file of the store is another user's
-// or can be written by others. Other users than root pass. It creates nothing.
+// Guard refuses, with a *store.RefusedError, a place at which other users could make root's store
+// write to any file. That is so if the folder, a folder above it or a file of the store belongs to
+// another user or can be written by others. For users other than root it does nothing. It creates
+// nothing.
 func Guard(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -50,9 +51,9 @@ func Guard(path string) error {
 	return nil
 }
 
-// checkFiles refuses a store of which a file is a symbolic link, or no regular file. Root passes
-// files of the folder's owner and its own alone, and none in a folder that others may fill with
-// theirs. The path is the resolved one.
+// checkFiles refuses a store with a file that is a symbolic link, or not a regular file. For root
+// it accepts only files of the folder's owner and of root, and none in a folder into which others
+// may put files. The path is the resolved one.
 func checkFiles(path string) error {
 	owner, err := checkFolder(path)
 	if err != nil {
@@ -81,7 +82,7 @@ func checkFiles(path string) error {
 			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
 			return denied
 		case stat.Uid != owner && stat.Nlink > 1:
-			// the folder's owner may have linked it from elsewhere
+			// the folder's owner may have linked it from another place
 			denied.Found = fmt.Sprintf("%s is a file of root's with %d names", file, stat.Nlink)
 			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
 			return denied
@@ -90,8 +91,8 @@ func checkFiles(path string) error {
 	return nil
 }
 
-// checkFolder returns whose folder it is. Root is refused one that others than its owner may write
-// to, unless the sticky bit keeps them from files that are there.
+// checkFolder returns the owner of the folder. For root it refuses a folder that others than its
+// owner may write to, unless the sticky bit protects existing files.
 func checkFolder(path string) (owner uint32, err error) {
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir) //nolint:gosec // the operator says where
@@ -110,7 +111,7 @@ func checkFolder(path string) (owner uint32, err error) {
 	return owner, nil
 }
 
-// unguarded is the refusal of what other users could change.
+// unguarded refuses a path that other users could change.
 func unguarded(path string, err error) error {
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []l
 	return search.Page, search.Next, nil
 }
 
-// historyReads reads for a search.
+// historyReads implements the reads of a search.
 type historyReads struct {
 	*store.HistorySearch
 
@@ -76,7 +76,7 @@ func (h *historyReads) Scan(until store.Position) error {
 	return rows.Err()
 }
 
-// mayMatch reports whether a row matches as far as its columns can be read.
+// mayMatch reports whether the readable columns of a row match.
 func (h *historyReads) mayMatch(id ledger.ID, state column[int64], hostID column[string]) bool {
 	return state.wrong != nil || hostID.wrong != nil || h.Query.MatchesRow(id, ledger.State(state.value&0xff), hostID.value)
 }

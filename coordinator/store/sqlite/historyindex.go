@@ -16,7 +16,7 @@ import (
 const (
 	indexedSQL = `SELECT indexed_end, indexed_id FROM meta WHERE one = 1`
 
-	// Texts in a column of numbers are behind all numbers.
+	// Texts in a column of numbers sort behind all numbers.
 	toIndexSQL = `SELECT id, ended, payload FROM allocation WHERE ended > 0 AND ended < ? AND (ended, id) > (?, ?)
  ORDER BY ended, id LIMIT ?`
 
@@ -24,19 +24,19 @@ const (
 	addEntrySQL    = `INSERT OR IGNORE INTO history_index (term, ended, id) VALUES (?, ?, ?)`
 	deleteEntrySQL = `DELETE FROM history_index WHERE term = ? AND ended = ? AND id = ?`
 
-	// nextEntrySQL finds the next entry, and whether its allocation is still there.
+	// nextEntrySQL finds the next entry, and whether its allocation still exists.
 	nextEntrySQL = `SELECT term, ended, id, EXISTS (SELECT 1 FROM allocation a WHERE a.id = i.id AND a.ended = i.ended)
  FROM history_index i WHERE (term, ended, id) > (?, ?, ?) ORDER BY term, ended, id LIMIT 1`
 
-	// rareSQL finds the end of an entry some way behind a place.
+	// rareSQL finds the end of an entry some way behind a position.
 	rareSQL = `SELECT ended FROM history_index WHERE term = ? AND (ended, id) < (?, ?) ORDER BY ended DESC, id DESC LIMIT 1 OFFSET ?`
 )
 
-// entriesAtOnce is how many entries are written, or deleted, while commits wait: some 3 ms.
+// entriesAtOnce is how many entries are written or deleted while commits wait: some 3 ms.
 const entriesAtOnce = 512
 
-// foundSQL reads entries of a term, with the allocations that have so many other terms, too. Those
-// that have not are looked up in the index alone.
+// foundSQL reads entries of a term, and the allocations that also have so many other terms. It
+// rejects the others by the index alone.
 func foundSQL(others int) string {
 	id := "i.id"
 	if others > 0 {
@@ -48,7 +48,7 @@ func foundSQL(others int) string {
  WHERE i.term = ? AND (i.ended, i.id) < (?, ?) ORDER BY i.ended DESC, i.id DESC LIMIT ?`
 }
 
-// scanIndexed reads up to where the index of the history is filled.
+// scanIndexed reads the position up to which the index of the history is filled.
 func scanIndexed(row *sql.Row) (store.Position, error) {
 	var ended, id int64
 	err := row.Scan(&ended, &id)
@@ -73,14 +73,15 @@ func (s *Store) IndexHistory(ctx context.Context, epoch uint64, before ledger.In
 	}
 }
 
-// rowsToIndex are the next rows that are not in the index yet.
+// rowsToIndex are the next rows that are not indexed yet.
 type rowsToIndex struct {
 	rows    int
 	entries []store.IndexEntry
 	to      store.Position // the last row's
 }
 
-// nextToIndex reads the next rows while commits go on. From now on the writer notices what ends.
+// nextToIndex reads the next rows during commits. From now on the writer records the earliest new
+// end.
 func (s *Store) nextToIndex(ctx context.Context, epoch uint64, before ledger.Instant, limit int) (*rowsToIndex, error) {
 	err := s.task(ctx, func(_ context.Context, w *writer) error {
 		w.firstEnd = math.MaxInt64
@@ -119,8 +120,8 @@ func (r *rowsToIndex) read(ctx context.Context, s *Store, before ledger.Instant,
 	return rows.Err()
 }
 
-// addToIndex writes entries, and then says that the index is filled up to these rows, or before the
-// first end that was committed since they were read.
+// addToIndex writes entries. Then it stores the position of the index: up to these rows, or before
+// the first end that was committed since the read.
 func (s *Store) addToIndex(ctx context.Context, epoch uint64, next *rowsToIndex) error {
 	slices.SortFunc(next.entries, store.IndexEntry.Compare)
 	for part := range slices.Chunk(next.entries, entriesAtOnce) {
@@ -144,7 +145,7 @@ func (s *Store) addToIndex(ctx context.Context, epoch uint64, next *rowsToIndex)
 	})
 }
 
-// task is do for what may not be given up.
+// task is do for a task that must not be given up.
 func (s *Store) task(ctx context.Context, run func(context.Context, *writer) error) error {
 	_, err := s.do(ctx, run)
 	return err
@@ -185,8 +186,8 @@ func (s *Store) SweepIndex(ctx context.Context, after store.IndexEntry, before l
 	return at, done, nil
 }
 
-// lookForLeft goes from one term to the next, unless the oldest entry of a term is old and without
-// an allocation.
+// lookForLeft visits one term after the other. It collects the oldest entry of each if it is old
+// and has no allocation, and stays with that term.
 func (s *Store) lookForLeft(ctx context.Context, at store.IndexEntry, before ledger.Instant, limit int) (_ store.IndexEntry, gone []store.IndexEntry, done bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -18,10 +18,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// The application id of our files: "Brsr". The migrations set it.
+// The application id of Bursar's files: "Brsr". The migrations set it.
 const applicationID = 0x42727372
 
-// magic is how every SQLite file begins.
+// magic is the beginning of every SQLite file.
 const magic = "SQLite format 3\x00"
 
 // prepareFile creates the file if there is none, and checks the header of an existing one.
@@ -33,7 +33,7 @@ func prepareFile(path string) error {
 	if err != nil {
 		return err
 	}
-	// No connection to it is open yet in this process: closing the file would drop its locks.
+	// This process has no open connection to it yet: closing the file would drop its locks.
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -44,8 +44,8 @@ func prepareFile(path string) error {
 		return err
 	}
 	if application == applicationID && info.Mode().Perm()&0o077 != 0 {
-		// Other users may not read it, or the files that SQLite makes next to it: rows hold
-		// labels, addresses and the reasons that people gave.
+		// Other users must not read it, or the files that SQLite makes next to it: rows contain
+		// labels, addresses and reasons that callers gave.
 		return file.Chmod(0o600)
 	}
 	return nil
@@ -80,7 +80,7 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// readHeader checks that a file is SQLite's and returns its application id.
+// readHeader checks that a file is an SQLite file and returns its application id.
 func readHeader(file *os.File) (application uint32, err error) {
 	header := make([]byte, 100)
 	n, err := io.ReadFull(file, header)
@@ -114,7 +114,7 @@ func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Durati
 	case err != nil:
 		return 0, err
 	case application == 0 && tables == 0:
-		return 0, nil // new, or its first migration did not get through
+		return 0, nil // new, or its first migration failed
 	case application != applicationID:
 		return 0, foreign(path, fmt.Sprintf("it is an SQLite file of another application (id %#x, %d tables and indexes)", application, tables))
 	case version > latest:

@@ -10,18 +10,18 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// files are those of an open store that must stay where they are: what is written to a file
-// without a name is not found again, and a lock without a name keeps nobody out.
+// files are the files of an open store, which must stay in their places: data in a file without a
+// name is lost, and a lock without a name excludes no process.
 type files []named
 
-// named is a file by its path, and by its number in its file system. It is open, so that no other
-// file gets the number.
+// named identifies a file by its path, and by its number in its file system. It is open, so that no
+// other file can get the number.
 type named struct {
 	path          string
 	device, inode uint64
 }
 
-// add takes in the file that has the path now. Nothing is checked before.
+// add adds the current file of the path, without a check.
 func (f *files) add(path string) error {
 	var now syscall.Stat_t
 	if err := syscall.Lstat(path, &now); err != nil {
@@ -31,8 +31,8 @@ func (f *files) add(path string) error {
 	return nil
 }
 
-// intact returns an ErrGone if one of them was removed, moved or replaced. It takes a microsecond
-// for each.
+// intact returns an ErrGone if one of the files was removed, moved or replaced. It takes a
+// microsecond for each.
 func (f files) intact() error {
 	for i := range f {
 		var now syscall.Stat_t
@@ -50,9 +50,9 @@ func (f files) intact() error {
 	return nil
 }
 
-// anchor is a connection that is open for as long as the store is, and does nothing: while there is
-// one, SQLite keeps the log. When the last one is closed, SQLite removes the log, unless the file
-// is not in its place any more.
+// anchor is an idle connection that is open for as long as the store: while there is one, SQLite
+// keeps the log. When the last connection is closed, SQLite removes the log, unless the file is no
+// longer in its place.
 type anchor struct {
 	pool *sql.DB
 	conn *sql.Conn
@@ -64,7 +64,7 @@ func (a *anchor) open(ctx context.Context, path string) error {
 	if a.conn, err = a.pool.Conn(ctx); err != nil {
 		return err
 	}
-	_, err = readMeta(ctx, a.conn) // which opens the log
+	_, err = readMeta(ctx, a.conn) // this opens the log
 	return err
 }
 

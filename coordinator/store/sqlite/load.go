@@ -21,7 +21,7 @@ const (
 	loadRefusalsSQL   = `SELECT id, payload FROM refusal ORDER BY id`
 	loadRememberedSQL = `SELECT id, caller, request_id, request_hash, ended FROM allocation
  WHERE ended >= ? AND ended > 0 AND ended <= 9223372036854775807 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
-	// To SQLite texts and bytes are more than every number.
+	// In SQLite, texts and bytes are greater than every number.
 	loadStraysSQL = `SELECT id, ended FROM allocation WHERE ended < 0 OR ended > 9223372036854775807`
 )
 
@@ -81,7 +81,7 @@ func loadKeyed[T any](ctx context.Context, q querier, table, query string, decod
 	defer rows.Close()
 	var list []T
 	for rows.Next() {
-		var key any // bytes are another key than the same text
+		var key any // bytes and an equal text are different keys
 		var payload sql.RawBytes
 		if err := rows.Scan(&key, &payload); err != nil {
 			return nil, err
@@ -103,8 +103,8 @@ func loadKeyed[T any](ctx context.Context, q querier, table, query string, decod
 	return list, rows.Err()
 }
 
-// loadRemembered reads the request ids of ended allocations. If the columns of a row cannot be
-// read, its payload is used.
+// loadRemembered reads the request ids of ended allocations. If the columns of a row are
+// unreadable, it uses the payload.
 func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]ledger.Remembered, error) {
 	damaged, err := loadStrays(ctx, q)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Inst
 	return append(list, recalled...), err
 }
 
-// loadStrays finds rows that are neither live nor in the history by their column.
+// loadStrays finds rows that, by their column, are neither live nor in the history.
 func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err error) {
 	rows, err := q.QueryContext(ctx, loadStraysSQL)
 	if err != nil {
@@ -152,7 +152,7 @@ func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err err
 	return damaged, rows.Err()
 }
 
-// loadLive reads the live rows. There are as many as were counted in the same transaction.
+// loadLive reads the live rows. Their number is the one that was counted in the same transaction.
 func loadLive(ctx context.Context, q querier, rest *ledger.Snapshot, take store.Take) error {
 	var count int
 	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// acquire takes the lock of a store's file: that of a file next to it, which has the pid of the
-// process that holds the lock. The kernel releases it when the process ends, however it ends. The
-// database's own locks are not enough: they admit several processes, and any close of the file in
-// this process drops them.
+// acquire takes the lock of a store's file: the lock of a file next to it, which contains the pid
+// of the holder. The kernel releases it when the process ends, however it ends. The database's own
+// locks are not enough: they admit several processes, and any close of the file in this process
+// drops them.
 func acquire(path string) (*os.File, error) {
 	file, err := openLock(path)
 	if err != nil {
@@ -41,8 +41,9 @@ func acquire(path string) (*os.File, error) {
 	return file, nil
 }
 
-// openLock opens the lock file, and makes it if there is none. Root's is that of the store's user,
-// as the files that SQLite makes next to it are: that user must be able to take it.
+// openLock opens the lock file, and creates it if there is none. If root creates it, it belongs to
+// the owner of the store, like the files that SQLite creates next to it: that user must be able to
+// take the lock.
 func openLock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	file, err := os.OpenFile(path+lockSuffix, flags, 0) //nolint:gosec // the operator says where
@@ -61,7 +62,7 @@ func openLock(path string) (*os.File, error) {
 	return regular(file, err)
 }
 
-// regular passes a file that was opened, if it is a regular one.
+// regular closes and refuses an opened file that is not a regular one.
 func regular(file *os.File, err error) (*os.File, error) {
 	if err == nil {
 		var info fs.FileInfo
@@ -78,7 +79,7 @@ func regular(file *os.File, err error) (*os.File, error) {
 	return file, nil
 }
 
-// writeHolder writes down who holds the lock.
+// writeHolder writes the pid of this process into the lock file.
 func writeHolder(file *os.File) error {
 	if err := file.Truncate(0); err != nil {
 		return fmt.Errorf("lock file: %w", err)
@@ -89,7 +90,7 @@ func writeHolder(file *os.File) error {
 	return nil
 }
 
-// holder says who holds the lock, as far as the file says.
+// holder describes the holder of the lock, as far as the file names it.
 func holder(file *os.File) string {
 	text, err := io.ReadAll(io.LimitReader(file, 32))
 	pid := bytes.TrimSpace(text)

@@ -27,15 +27,16 @@ type Options struct {
 	// opened unchecked. A check reads the whole file, some 400 MB a second from memory. Default
 	// 200 ms, negative for none.
 	CheckTime time.Duration
-	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it,
-	// and one that has none. If there is no file, the error wraps fs.ErrNotExist. Nothing is made.
+	// KeepSchema refuses a file with tables of an earlier version, instead of migrating it, and a
+	// file without tables. If there is no file, the error wraps fs.ErrNotExist. Open creates
+	// nothing.
 	KeepSchema bool
 	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
-	// OthersFolder lets root open the store of another user, as who looks after a service does. A
-	// coordinator of root's refuses one, because its owner could change it at any time.
+	// OthersFolder lets root open the store of another user, for example to maintain that user's
+	// service. A coordinator of root refuses one, because its owner could change it at any time.
 	OthersFolder bool
-	// Log gets what an operator should know. Default: no log.
+	// Log gets messages for the operator. Default: no log.
 	Log *slog.Logger
 
 	// carry is how many pages commits may write to the log before it is checkpointed; zero is
@@ -46,17 +47,17 @@ type Options struct {
 // readers is how many reads may run at the same time; more wait for each other.
 const readers = 4
 
-// busyTimeout is how long a write waits for another program that writes the file, such as a backup
-// tool.
+// busyTimeout is how long a write waits for another program that writes to the file, such as a
+// backup tool.
 const busyTimeout = time.Second
 
-// cacheKiB is the memory in which the writer keeps pages. 100,000 live allocations with their
-// indexes take about 60 MiB.
+// cacheKiB is the size of the writer's page cache. 100,000 live allocations with their indexes take
+// about 60 MiB.
 const cacheKiB = 64 << 10
 
-// Open opens the store in a file, and creates it if there is none. The directory is created, too,
-// for the owner alone. What cannot be used is refused with a *store.RefusedError and is not
-// changed.
+// Open opens the store in a file, and creates it if there is none. It also creates the directory,
+// for the owner alone. It refuses an unusable store with a *store.RefusedError, and does not change
+// it.
 func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.CheckTime == 0 {
 		options.CheckTime = 200 * time.Millisecond
@@ -88,7 +89,7 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// there refuses, before anything is made next to it, a file that is empty or not there.
+// there refuses a missing or empty file, before anything is created next to it.
 func there(path string) error {
 	info, err := os.Stat(path) //nolint:gosec // the operator's own
 	switch {
@@ -97,7 +98,7 @@ func there(path string) error {
 	case err == nil && info.Mode().IsRegular() && info.Size() == 0:
 		return noTables(path)
 	}
-	return nil // what else is wrong is found by who opens it
+	return nil // Open finds other faults
 }
 
 func noTables(path string) error {
@@ -107,9 +108,9 @@ func noTables(path string) error {
 	}
 }
 
-// Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as
-// far as that can be checked without creating anything. What only a coordinator of root's refuses
-// is Guard's.
+// Check refuses, with a *store.RefusedError, a path that cannot be a store's file, as far as that
+// can be checked without creating anything. Guard does the checks that apply only to a coordinator
+// that root runs.
 func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return foreign(path, "it is a "+kind(info.Mode()))
@@ -122,7 +123,7 @@ func Check(path string) error {
 		err = checkFiles(target)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		// this user cannot look, but may not be the one who opens it
+		// this user cannot read it, but another user may open it
 		return nil
 	}
 	return err
@@ -137,7 +138,7 @@ func place(path string, othersFolder bool) (string, error) {
 	}
 	root := os.Geteuid() == 0 && !othersFolder
 	if root {
-		// Before anything is made there.
+		// Before anything is created there.
 		if err := unguarded(path, regularfile.Guarded(filepath.Dir(path), 0)); err != nil {
 			return "", err
 		}
@@ -185,7 +186,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// open inspects the file and makes its connections. If it fails, release closes what it made.
+// open inspects the file and makes its connections. If it fails, release closes them.
 func (s *Store) open(ctx context.Context, options Options) error {
 	if err := prepareFile(s.path); err != nil {
 		return err
@@ -264,7 +265,7 @@ func (s *Store) identify(ctx context.Context, intoCopy bool) error {
 
 func busy(d time.Duration) string { return fmt.Sprintf("busy_timeout(%d)", d.Milliseconds()) }
 
-// pool returns connections to the file, made on demand, at most so many.
+// pool returns a pool of at most most connections to the file, made on demand.
 func pool(path, query string, most int, pragmas ...string) *sql.DB {
 	for _, pragma := range pragmas {
 		query += "&_pragma=" + url.QueryEscape(pragma)

@@ -22,8 +22,8 @@ const (
 )
 
 // endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
-// payload, which is in the row's header, and the payload itself if the caller may be a subordinate
-// user id: it names the user who is charged.
+// payload, which is in the row's header. It reads the payload if the caller may be a subordinate
+// user id: the payload names the charged user.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id),
  CASE WHEN state < 256 AND (caller GLOB '[0-9]*' OR caller GLOB 'uid:[0-9]*' OR caller GLOB 'local:[0-9]*' OR caller GLOB 'local:uid:[0-9]*') THEN payload END FROM allocation

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// The end as a whole number is the place of a row whose end is a number with a fraction.
+	// The end as a whole number is the position of a row whose end is a number with a fraction.
 	rememberedSQL = `SELECT id, caller, request_id, request_hash, ended, CAST(ended AS INTEGER) FROM allocation
  WHERE (ended, id) < (?, ?) AND ended >= ? AND forget = 0 AND request_id <> '' ORDER BY ended DESC, id DESC LIMIT ?`
 	// The last condition is that of the index.
@@ -21,14 +21,14 @@ const (
  WHERE request_id = ? AND caller = ? AND forget = 0 AND request_id <> '' ORDER BY id DESC LIMIT 1`
 )
 
-// rememberedRow has the columns of an ended allocation from which its request id is remembered.
+// rememberedRow has the columns of an ended allocation that make up its remembered request id.
 type rememberedRow struct {
 	id              int64
 	caller, request column[string]
 	hash, ended     column[int64]
 }
 
-// broken says which column cannot be read; nil if all can.
+// broken names an unreadable column; nil if there is none.
 func (r *rememberedRow) broken() *store.Broken {
 	wrong := cmp.Or(broken(r.id, "ended", r.ended.wrong), broken(r.id, "caller", r.caller.wrong),
 		broken(r.id, "request_id", r.request.wrong), broken(r.id, "request_hash", r.hash.wrong))
@@ -97,7 +97,7 @@ func (s *Store) listRemembered(
 		}
 		next = store.Position{Ended: ledger.Instant(place), ID: ledger.ID(store.Unsigned(row.id))}
 		if row.ended.wrong != nil {
-			next.ID = math.MaxInt64 // it is behind all that ended then
+			next.ID = math.MaxInt64 // behind all allocations with this end
 		}
 		if wrong := row.broken(); wrong != nil {
 			damaged = append(damaged, *wrong)

@@ -20,7 +20,7 @@ import (
 type Store struct {
 	path string
 	lock *os.File
-	// files must stay where they are; none before all are open.
+	// files must stay in their places; empty until all are open.
 	files files
 	log   *slog.Logger
 	// carry is how many pages commits may write to the log before it is checkpointed.
@@ -32,8 +32,8 @@ type Store struct {
 
 	writer  *writer
 	batches sync.Pool      // of *store.Rows: the memory of batches that have been written
-	tasks   chan *task     // for the goroutine that writes
-	filled  chan struct{}  // holds one signal: the log is worth carrying over
+	tasks   chan *task     // for the writing goroutine
+	filled  chan struct{}  // buffer of one: the log is long enough for a checkpoint
 	ending  sync.WaitGroup // of both goroutines
 
 	indexing sync.Mutex // held by a step of IndexHistory
@@ -44,11 +44,11 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// task is something for the goroutine that writes.
+// task is a task for the writing goroutine.
 type task struct {
 	ctx  context.Context //nolint:containedctx // of the call; it goes to another goroutine
 	run  func(context.Context, *writer) error
-	done chan error // takes one
+	done chan error // buffer of one
 }
 
 // start starts the goroutines. Close waits for them.
@@ -65,7 +65,7 @@ func (s *Store) start() {
 	s.ending.Go(s.carryOver)
 }
 
-// do makes the goroutine that writes run a task. Once begun a task is not interrupted: if it takes
+// do makes the writing goroutine run a task. A task that has begun is not interrupted: if it takes
 // too long, the call stops waiting for it, but SQLite goes on. Then ended is false: the task ends
 // later.
 func (s *Store) do(ctx context.Context, run func(context.Context, *writer) error) (ended bool, err error) {
@@ -110,7 +110,7 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	return meta, nil
 }
 
-// lead raises the epoch in a transaction of its own. The epoch before ends even if the outcome is
+// lead raises the epoch in a transaction of its own. The previous epoch ends even if the outcome is
 // unknown.
 func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	w.endAny()
@@ -136,7 +136,7 @@ func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	return meta, err
 }
 
-// sealKeys reads the keys of the store. If there are none, or they are damaged, it makes one.
+// sealKeys reads the keys of the store. If there are none, or they are damaged, it makes a new one.
 func (w *writer) sealKeys(ctx context.Context) (seal.Keys, error) {
 	var kept any
 	if err := w.conn.QueryRowContext(ctx, `SELECT seal_keys FROM meta WHERE one = 1`).Scan(&kept); err != nil {
@@ -195,7 +195,7 @@ func scanMeta(row *sql.Row) (store.Meta, error) {
 
 // Close implements store.Store.
 func (s *Store) Close() error {
-	s.mu.Lock() // waits for calls under way
+	s.mu.Lock() // waits for calls in flight
 	closed := s.closed
 	s.closed = true
 	s.mu.Unlock()
@@ -207,8 +207,8 @@ func (s *Store) Close() error {
 	return s.release()
 }
 
-// release closes what open made. The connection that is closed last checkpoints the log into the
-// file and removes it.
+// release closes the connections and files of open. The last closed connection checkpoints the log
+// into the file and removes it.
 func (s *Store) release() error {
 	var err error
 	if s.writer != nil {

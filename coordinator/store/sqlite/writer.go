@@ -11,23 +11,23 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// writer is the connection that writes. Only the goroutine that runs tasks uses it, except for its
-// leadership.
+// writer is the connection that writes. Except for its leadership, only the writing goroutine uses
+// it.
 type writer struct {
 	pool *sql.DB
-	conn *sql.Conn // nil after a transaction that failed, until the next one
+	conn *sql.Conn // nil between a failed transaction and the next one
 
 	statements
 
-	// files are the store's; none until all are open.
+	// files are those of the store; empty until all are open.
 	files files
 
-	// overwrites: the connection writes zeros over what it deletes.
+	// overwrites: the connection writes zeros over deleted data.
 	overwrites bool
 	// written counts the pages that commits may have written to the log since the last checkpoint.
 	written int
 	// firstEnd is the earliest end that was committed since the index of the history began its
-	// present step. Only the goroutine that runs tasks uses it.
+	// present step. Only the writing goroutine uses it.
 	firstEnd int64
 
 	mu    sync.Mutex
@@ -48,9 +48,9 @@ type statements struct {
 }
 
 // The statements that change an allocation's row differ in the indexes that they write: SQLite
-// writes every index of which a column is set, changed or not, and the cost of a commit is its
-// pages. The first writes no index, and the second not that of request ids. If they change no row,
-// the third is used.
+// writes every index with a column that is set, changed or not, and the cost of a commit is its
+// pages. The first writes no index, and the second not that of request ids. If neither changes a
+// row, the third is used.
 const (
 	insertAllocation = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, host_id = excluded.host_id,
@@ -61,9 +61,9 @@ const (
 	endAllocationSQL = insertAllocation + `, ended = excluded.ended` + sameRequest
 	moveSQL          = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
 
-	// The fence: no row is changed if the epoch is another one.
-	// The index of the history goes no further than before the batch's first end: what a clock that
-	// went back has ended would be behind that, without entries.
+	// The fence: it changes no row if the epoch is another one. The index of the history must end
+	// before the batch's first end: after a clock has gone back, an end could be behind the filled
+	// part, without entries.
 	fenceSQL = `UPDATE meta SET sequence = ?1, last_id = ?2, ledger_time = ?3, outages = CASE WHEN ?6 = '' THEN outages ELSE ?6 END,
  indexed_id = CASE WHEN ?4 <= indexed_end THEN 9223372036854775807 ELSE indexed_id END, indexed_end = min(indexed_end, ?4 - 1)
  WHERE one = 1 AND epoch = ?5`
@@ -111,7 +111,7 @@ func (s *statements) all() map[**sql.Stmt]string {
 	}
 }
 
-// disconnect closes the connection, which rolls back what it had begun. A connection with open
+// disconnect closes the connection, which rolls back an open transaction. A connection with open
 // statements would stay half open.
 func (w *writer) disconnect() error {
 	if w.conn == nil {
@@ -139,8 +139,8 @@ type commitError struct{ err error }
 func (e *commitError) Error() string { return e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
 
-// transaction runs changes and commits them. After an error a new connection is made, so that
-// nothing of it stays.
+// transaction runs changes and commits them. After an error it makes a new connection, so that
+// nothing of the transaction stays.
 func (w *writer) transaction(ctx context.Context, changes func() error) error {
 	if w.conn == nil {
 		if err := w.reconnect(ctx); err != nil {
@@ -181,8 +181,8 @@ func (w *writer) attempt(ctx context.Context, changes func() error) error {
 	if _, err := w.commit.ExecContext(ctx); err != nil {
 		return &commitError{err}
 	}
-	// What was synced to a file that had lost its name before is lost. It is there if the file
-	// was moved and comes back.
+	// Data that was synced to a file after the file lost its name is lost, unless the file was
+	// moved and comes back.
 	if err := w.files.intact(); err != nil {
 		return &commitError{err}
 	}
@@ -196,14 +196,14 @@ func (w *writer) beginEpoch(epoch uint64) {
 	w.epoch, w.over = epoch, false
 }
 
-// endAny ends the epoch, whichever it is.
+// endAny ends the current epoch.
 func (w *writer) endAny() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 }
 
-// endEpoch ends an epoch, if it is still that one.
+// endEpoch ends an epoch, if it is still the current one.
 func (w *writer) endEpoch(epoch uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Aside tests what a store does with unreadable rows. spoil replaces all payloads in a table by
+// Aside tests how a store sets unreadable rows aside. spoil replaces all payloads in a table by
 // garbage.
 func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.T, s store.Store, table string)) { //nolint:cyclop // one story
 	t.Helper()
 	for _, test := range []struct {
 		table, key string
-		gone       []string // the tables of the rows that go together
+		gone       []string // the tables of the rows that are removed together
 	}{
 		{store.AllocationTable, ledger.ID(7).String(), []string{store.AllocationTable}},
 		{store.HostTable, "host-0123.example.org", []string{store.HostTable, store.AllocationTable}},
@@ -83,8 +83,8 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 	}
 }
 
-// asideRefusal: a command is accepted again after its refusal was set aside, and an unreadable
-// refusal keeps no coordinator from leading.
+// asideRefusal tests that a command is accepted again after its refusal was set aside, and that an
+// unreadable refusal keeps no coordinator from leading.
 func asideRefusal(t *testing.T, open Opener, spoil func(t *testing.T, s store.Store, table string)) {
 	t.Helper()
 	s, epoch := leading(t, open)
@@ -118,7 +118,7 @@ func asideRefusal(t *testing.T, open Opener, spoil func(t *testing.T, s store.St
 	}
 }
 
-// rule is the key of a row whose selector, user=a\b, people write in another way.
+// rule is the key of a row whose selector, user=a\b, has another spelling.
 const rule = `user=a\\b`
 
 // commitOne commits a row of each kind.
@@ -139,7 +139,7 @@ func commitOne(t *testing.T, s store.Store, epoch uint64) {
 	}
 }
 
-// Garbage is what spoil writes.
+// Garbage is the payload that spoil writes.
 const Garbage = "\xff\xff\xffgarbage"
 
 func hasGarbage(row store.AsideRow) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/seal"
 )
 
-// Copy returns a place with the same rows: with the same id it is like a backup, with another one
+// Copy returns a place with the same rows. With the same id it is like a backup, with another one
 // like a copy that Bursar made.
 func (m *Memory) Copy(id string) *Memory {
 	m.mu.Lock()
@@ -22,8 +22,8 @@ func (m *Memory) Copy(id string) *Memory {
 	return c
 }
 
-// Restore restores the place from a backup. Stores that are open there go on with it, like
-// connections to a database behind which another server took over.
+// Restore restores the place from a backup. Stores that are open there use it from then on, like
+// connections to a database that another server has replaced.
 func (m *Memory) Restore(backup *Memory) {
 	c := backup.Copy(backup.meta.StoreID)
 	m.mu.Lock()

@@ -26,8 +26,8 @@ func row(id ledger.ID, epoch, revision uint64) store.Batch {
 	}}
 }
 
-// A database that was restored while its leader goes on, or that was replaced by a replica that
-// lags behind, has the leader's epoch but not its rows.
+// A database that was restored while its leader goes on, or that was replaced by a lagging replica,
+// has the leader's epoch but not its rows.
 func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	s, epoch := led(t, place)
@@ -43,8 +43,8 @@ func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	}
 }
 
-// If a store was restored from a backup, its epochs are given out again. A leader that was paused
-// in the first of two epochs with the same number must not write in the second.
+// A restored store gives out its epochs again. A leader that was paused in the first of two epochs
+// with the same number must not write in the second.
 func TestAnEpochThatIsGivenOutTwice(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	backup := place.Copy("memory")
@@ -65,7 +65,7 @@ func TestAnEpochThatIsGivenOutTwice(t *testing.T) {
 	if err := leads.Commit(t.Context(), row(3, second, 1)); err != nil {
 		t.Errorf("a commit of the second: %v", err)
 	}
-	// Both have come as far by now.
+	// Both are at the same sequence by now.
 	for _, batch := range []store.Batch{{Epoch: first}, row(2, first, 2)} {
 		if err := stopped.Commit(t.Context(), batch); !errors.Is(err, store.ErrDeposed) {
 			t.Errorf("a commit of the first epoch %d when the second is at the same sequence: %v", first, err)

@@ -13,10 +13,10 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Columns puts garbage into each column of each table that a ledger is rebuilt from. It tests that
+// Columns puts garbage into each column of each table from which a ledger is rebuilt. It tests that
 // the ledger is still rebuilt, or that the error names a row, and that the ledger is rebuilt after
-// that row was set aside. columns returns the columns of a table, and values are put into each, in
-// SQL: those that the database does not accept are skipped.
+// that row was set aside. columns returns the columns of a table. Each of values, in SQL, is put
+// into each column; values that the database does not accept are skipped.
 func Columns(t *testing.T, s store.Store, columns func(table string) []string, values []string, execute func(statement string) error) {
 	t.Helper()
 	tried := 0
@@ -47,7 +47,7 @@ func Columns(t *testing.T, s store.Store, columns func(table string) []string, v
 	}
 }
 
-// refill writes a row of each kind, and one allocation in each state that a column has.
+// refill writes a row of each kind, and one allocation in each state that a column can have.
 func refill(t *testing.T, s store.Store, execute func(string) error) {
 	t.Helper()
 	for _, table := range store.Tables() {
@@ -108,7 +108,7 @@ func leads(t *testing.T, s store.Store, garbage string) {
 	t.Errorf("%s: nobody leads after one row was set aside: %v", garbage, rebuild(t, s))
 }
 
-// rebuild is what a coordinator does when it begins to lead.
+// rebuild does the work of a coordinator that begins to lead.
 func rebuild(t *testing.T, s store.Store) error {
 	t.Helper()
 	snapshot, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil)

@@ -11,23 +11,23 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Fault is what becomes of a commit.
+// Fault is the fault of a commit.
 type Fault uint8
 
 // The faults.
 const (
 	// None lets the commit through.
 	None Fault = iota
-	// FailBefore makes it fail with an error that says that it has not happened.
+	// FailBefore fails it with an error that says that it has not happened.
 	FailBefore
-	// FailAfter lets it happen, but it returns that the outcome is unknown.
+	// FailAfter lets it happen, but returns that the outcome is unknown.
 	FailAfter
-	// Vanish keeps it from happening, and it returns that the outcome is unknown.
+	// Vanish keeps it from happening, and returns that the outcome is unknown.
 	Vanish
 	// HangBefore makes it wait for Release, then happen if its epoch may still write. If its
 	// context ends first, the outcome is unknown, and it has not happened.
 	HangBefore
-	// HangAfter lets it happen, and its answer wait for Release. If its context ends first, the
+	// HangAfter lets it happen, and delays its answer until Release. If its context ends first, the
 	// outcome is unknown.
 	HangAfter
 	// Cut makes it vanish, and every later call fail until Mend.
@@ -41,7 +41,7 @@ var ErrFault = errors.New("a fault that the test asked for")
 type Faulty struct {
 	store.Store
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	script  []Fault
 	ended   uint64 // the last epoch that a fault has ended
 	cut     bool
@@ -49,7 +49,7 @@ type Faulty struct {
 	hanging chan struct{} // gets a value for every commit that begins to hang
 }
 
-// NewFaulty returns a store that behaves like the other one until Next or Cut is called.
+// NewFaulty returns a store that behaves like s until Next or Cut is called.
 func NewFaulty(s store.Store) *Faulty {
 	return &Faulty{Store: s, release: make(chan struct{}), hanging: make(chan struct{}, 64)}
 }
@@ -61,17 +61,17 @@ func (f *Faulty) Next(faults ...Fault) {
 	f.script = append(f.script, faults...)
 }
 
-// Pending is the number of faults that no commit has met yet.
+// Pending is the number of faults left in the script.
 func (f *Faulty) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.script)
 }
 
-// Hanging returns a channel that gets a value whenever a commit begins to hang.
+// Hanging returns a channel that gets a value when a commit begins to hang.
 func (f *Faulty) Hanging() <-chan struct{} { return f.hanging }
 
-// Release lets the commits go on that hang now.
+// Release lets the hanging commits go on.
 func (f *Faulty) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *Faulty) Commit(ctx context.Context, batch store.Batch) error {
 	return err
 }
 
-// end ends an epoch and returns the error that ended it: the store below has not seen an error.
+// end ends an epoch and returns err. The store below has not seen an error.
 func (f *Faulty) end(epoch uint64, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *Faulty) end(epoch uint64, err error) error {
 	return err
 }
 
-// next takes the next fault from the script, and the channel that ends it if it hangs.
+// next takes the next fault from the script, and the channel that ends a hanging one.
 func (f *Faulty) next(epoch uint64) (Fault, <-chan struct{}, error) {
 	if err := f.reachable(); err != nil {
 		return None, nil, f.end(epoch, err)

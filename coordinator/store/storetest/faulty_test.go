@@ -17,7 +17,7 @@ func one(epoch uint64, host string) store.Batch {
 	return store.Batch{Epoch: epoch, Changes: ledger.Changes{Revision: 1, Hosts: []ledger.HostRecord{{ID: host}}}}
 }
 
-// hosts takes the lead and counts what is there.
+// hosts takes the lead and counts the hosts.
 func hosts(t *testing.T, s store.Store) int {
 	t.Helper()
 	meta, err := s.Lead(t.Context(), 0)

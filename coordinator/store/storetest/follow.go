@@ -13,11 +13,11 @@ import (
 // memoryChange is the record of a commit.
 type memoryChange struct {
 	mark   store.Mark
-	before uint64 // the sequence that it has found; that of the mark: not known what it has changed
+	before uint64 // the sequence before it; if it is that of mark, the changes are unknown
 	keys   store.ChangedKeys
 }
 
-// mostMemoryChanges is how many are kept: so few that readers sometimes come too late.
+// mostMemoryChanges bounds the records: so few that readers sometimes come too late.
 const mostMemoryChanges = 150
 
 // mark names the present state.
@@ -25,14 +25,14 @@ func (m *Memory) mark() store.Mark {
 	return store.Mark{Sequence: m.meta.Sequence, Leadership: strconv.FormatUint(m.leadership, 10)}
 }
 
-// beginChanges names the state that a leadership begins with, if nothing does.
+// beginChanges adds a record of the initial state of a leadership, if there is none.
 func (m *Memory) beginChanges() {
 	if n := len(m.changes); n == 0 || m.changes[n-1].mark.Sequence != m.meta.Sequence {
 		m.changes = append(m.changes, memoryChange{mark: m.mark(), before: m.meta.Sequence})
 	}
 }
 
-// recordChange records what a commit changes that has found a sequence.
+// recordChange records the changes of a commit that was made at the sequence before.
 func (m *Memory) recordChange(before uint64, batch *store.Batch) {
 	c := memoryChange{mark: m.mark(), before: before}
 	for i := range batch.Transitions {
@@ -55,7 +55,7 @@ func (m *Memory) recordChange(before uint64, batch *store.Batch) {
 	}
 }
 
-// since are the keys that have changed since a mark; false: not all that has is recorded.
+// since returns the keys that have changed since a mark; proven is false if records are missing.
 func (m *Memory) since(mark store.Mark) (keys store.ChangedKeys, proven bool) {
 	i := slices.IndexFunc(m.changes, func(c memoryChange) bool { return c.mark == mark })
 	if i < 0 {
@@ -169,7 +169,7 @@ func (s *memoryStore) loadChanged(f *store.Followed, keys *store.ChangedKeys) er
 	return nil
 }
 
-// noRows is a snapshot without rows.
+// noRows returns a snapshot without rows.
 func (m *Memory) noRows() ledger.Snapshot {
 	return ledger.Snapshot{Revision: m.meta.Sequence, LastID: m.meta.LastID, Time: m.meta.Time, Outages: m.meta.Outages}
 }
@@ -198,7 +198,7 @@ func (m *Memory) loadRest(to *ledger.Snapshot) error {
 	return nil
 }
 
-// distinct are the keys in order, each once.
+// distinct returns the keys in order, each once.
 func distinct[K cmp.Ordered](keys []K) []K {
 	slices.Sort(keys)
 	return slices.Compact(keys)

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// copied is what a reader has that follows a store.
+// copied is the state of a reader that follows a store.
 type copied struct {
 	mark  store.Mark
 	live  map[ledger.ID]ledger.Allocation
@@ -20,7 +20,7 @@ type copied struct {
 	rest  ledger.Snapshot // rules, providers and refusals
 }
 
-// takeIn applies what was read.
+// takeIn applies a result of Follow.
 func (c *copied) takeIn(f *store.Followed) {
 	c.mark = f.Mark
 	if f.Whole || f.Mark == (store.Mark{}) {
@@ -43,7 +43,7 @@ func (c *copied) takeIn(f *store.Followed) {
 	}
 }
 
-// snapshot is what it has, but for request ids.
+// snapshot returns the reader's state, without request ids.
 func (c *copied) snapshot(f *store.Followed) ledger.Snapshot {
 	return sorted(ledger.Snapshot{
 		Revision: f.Rows.Revision, LastID: f.Rows.LastID, Time: f.Rows.Time, Outages: f.Rows.Outages,
@@ -61,7 +61,7 @@ func follow(t tester, s store.Store, since store.Mark) store.Followed {
 	return f
 }
 
-// testFollow shows that a reader with a mark gets what has changed alone.
+// testFollow tests that a reader with a mark gets only the changes.
 func testFollow(t *testing.T, open Opener) {
 	a, b := opened(t, open), opened(t, open)
 	epoch := lead(t, a, 0).Epoch
@@ -88,7 +88,7 @@ func testFollow(t *testing.T, open Opener) {
 	testCatchUp(t, a, b, some.Mark)
 }
 
-// testCatchUp has b lead, and a catch up.
+// testCatchUp lets b lead and a catch up.
 func testCatchUp(t *testing.T, a, b store.Store, since store.Mark) {
 	t.Helper()
 	epoch := lead(t, b, 0).Epoch
@@ -104,7 +104,8 @@ func testCatchUp(t *testing.T, a, b store.Store, since store.Mark) {
 	testTooManyChanged(t, a, b, epoch, caughtUp.Mark)
 }
 
-// testOtherPast asks for what has changed since states that there were in another past, or never.
+// testOtherPast asks for the changes since states of another past, or since states that never
+// existed.
 func testOtherPast(t *testing.T, s store.Store, known store.Mark) {
 	t.Helper()
 	for _, mark := range []store.Mark{{Sequence: 6, Leadership: "another"}, {Sequence: 4, Leadership: known.Leadership}, {Sequence: 99, Leadership: "x"}} {
@@ -117,8 +118,7 @@ func testOtherPast(t *testing.T, s store.Store, known store.Mark) {
 	}
 }
 
-// testTooManyChanged makes a commit of so many rows that it is not recorded which ones: all are
-// there at once.
+// testTooManyChanged makes a commit with too many rows for a record: a reader then gets all rows.
 func testTooManyChanged(t *testing.T, a, b store.Store, epoch uint64, since store.Mark) {
 	t.Helper()
 	c := ledger.Changes{Revision: 8}
@@ -131,7 +131,7 @@ func testTooManyChanged(t *testing.T, a, b store.Store, epoch uint64, since stor
 	}
 }
 
-// testFollowModel has two stores lead in turn, and a reader that follows from time to time.
+// testFollowModel lets two stores lead in turn, and a reader follow from time to time.
 func testFollowModel(t *testing.T, fresh func(t *testing.T) Opener) {
 	rapid.Check(t, func(rt *rapid.T) {
 		open := fresh(t)

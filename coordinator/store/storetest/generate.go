@@ -64,8 +64,8 @@ func Resource(t *rapid.T, name string) resource.Resource {
 	return r
 }
 
-// Allocation draws an allocation with this id, in any state and with anything that a ledger lets
-// through.
+// Allocation draws an allocation with this id, in any state and with any values that a ledger
+// accepts.
 func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	a := ledger.Allocation{
 		ID: id, RequestID: rapid.SampledFrom(requests).Draw(t, "request"),
@@ -144,7 +144,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	return a
 }
 
-// rules draws conditions on labels; nil: there are none.
+// rules draws conditions on labels; nil if there are none.
 func rules(t *rapid.T) *ledger.Rules {
 	draw := func(name string) (list []label.Rule) {
 		for _, text := range rapid.SliceOfN(rapid.SampledFrom([]string{"zone in (a,b)", "!old", "cores>8", `disk!="a, b"`}), 0, 2).Draw(t, name) {
@@ -163,7 +163,7 @@ func rules(t *rapid.T) *ledger.Rules {
 	return r
 }
 
-// start draws the start of an engine; nil if there is nothing to know of it.
+// start draws the start of an engine; nil if it is empty.
 func start(t *rapid.T) *ledger.Start {
 	s := &ledger.Start{Name: text(t, "name"), Phase: ledger.Phase(rapid.Uint8Max(uint8(ledger.Failed)).Draw(t, "phase"))}
 	if s.Phase != ledger.PhaseUnknown {
@@ -219,7 +219,7 @@ func Quota(t *rapid.T) ledger.Quota {
 	return q
 }
 
-// places draws what a rule says of external parts.
+// places draws the external parts of a rule.
 func places(t *rapid.T, what string) (list []resource.External) {
 	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"*", "root.a"}), 0, 2, rapid.ID).Draw(t, what+" in paths") {
 		at := resource.Address{Kind: "yarn", Cluster: rapid.SampledFrom([]string{"*", "prod"}).Draw(t, what+" in cluster"), Path: path}
@@ -240,7 +240,7 @@ func Provider(t *rapid.T) ledger.ProviderRecord {
 	}
 }
 
-// Refusal draws a command that is refused, one of a few.
+// Refusal draws one of a few refused commands.
 func Refusal(t *rapid.T) ledger.Refusal {
 	return ledger.Refusal{
 		Hash: sha256.Sum256([]byte{rapid.ByteRange(0, 3).Draw(t, "command")}), At: ledger.Instant(rapid.Int64Range(1, 1<<62).Draw(t, "refused at")),

@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// walk reads all pages and returns the ids, and how many pages there were.
+// walk reads all pages and returns the ids, and the number of pages.
 func walk(t *testing.T, s store.Store, query store.HistoryQuery) (found []ledger.ID, pages int) {
 	t.Helper()
 	for {
@@ -35,8 +35,8 @@ func walk(t *testing.T, s store.Store, query store.HistoryQuery) (found []ledger
 	}
 }
 
-// past commits n ended allocations, of which every third ended at the same time as the one before,
-// and as many live ones, at most 30.
+// past commits n ended allocations, and as many live ones, at most 30. Every third allocation ended
+// at the same time as the one before.
 func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation {
 	t.Helper()
 	var c ledger.Changes
@@ -108,8 +108,8 @@ func testHistory(t *testing.T, open Opener) {
 	}
 }
 
-// testSparseHistory searches a long history for one allocation at its far end, and for one that is
-// not there.
+// testSparseHistory searches a long history for one allocation at its far end, and for a missing
+// one.
 func testSparseHistory(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	list := past(t, s, epoch, 6000)
@@ -166,7 +166,7 @@ func testCharged(t *testing.T, open Opener) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// A repeat is its caller's alone.
+	// A repeat belongs to its caller only.
 	id := c.Transitions[3]
 	if _, err := s.GetByRequest(t.Context(), id.Caller, id.RequestID); err != nil {
 		t.Error(err)
@@ -203,7 +203,7 @@ func testDelete(t *testing.T, open Opener) {
 			places = append(places, found[i].Position)
 			after = found[i].Position
 		}
-		// Twice, one that has ended at another time, and one that is live.
+		// One twice, one that has ended at another time, and one that is live.
 		places = append(places, places[0], store.Position{Ended: 5, ID: list[29].ID}, store.Position{ID: 31}, store.Position{Ended: 1000, ID: 31})
 		if n, err := s.Delete(t.Context(), places); err != nil || n != size {
 			t.Fatalf("deleted %d, %v; want %d", n, err, size)

@@ -48,7 +48,7 @@ func found(t tester, s store.Store, query store.HistoryQuery) (ids []ledger.ID) 
 	}
 }
 
-// matching are the ids of a list that a query wants, the slow and obvious way.
+// matching returns the ids of a list that match a query, the slow and obvious way.
 func matching(list []ledger.Allocation, query *store.HistoryQuery) (ids []ledger.ID) {
 	for i := range list {
 		if query.Matches(&list[i]) {
@@ -83,7 +83,7 @@ func testIndex(t *testing.T, open Opener) {
 	}
 }
 
-// testSweep leaves entries behind in every way that there is.
+// testSweep leaves entries behind in every possible way.
 func testSweep(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	list := past(t, s, epoch, 60) // ends between 1000 and 1059
@@ -161,8 +161,8 @@ func indexedLabels(t *rapid.T) (set label.Set) {
 	return set
 }
 
-// testIndexModel compares what is found with the model, while the index is filled in steps, rows
-// end late, come back and are deleted, and stores are opened again.
+// testIndexModel compares searches with the model, while the index is filled in steps, rows end
+// late, come back and are deleted, and stores are opened again.
 func testIndexModel(t *testing.T, fresh func(t *testing.T) Opener) {
 	rapid.Check(t, func(rt *rapid.T) {
 		open := fresh(t)
@@ -216,8 +216,8 @@ func testIndexModel(t *testing.T, fresh func(t *testing.T) Opener) {
 	})
 }
 
-// Late tests that what ends while a step of IndexHistory is under way is found, although the step
-// goes further. step makes one, and calls between once it has read its rows.
+// Late tests that a search finds an allocation that ends during a step of IndexHistory, although
+// the step goes further. step makes one, and calls between once it has read its rows.
 func Late(t *testing.T, s store.Store, step func(epoch uint64, between func())) {
 	t.Helper()
 	epoch := lead(t, s, 0).Epoch

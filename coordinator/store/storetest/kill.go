@@ -16,13 +16,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// childVariable names, in the environment of a child, the place where it opens its store.
+// childVariable is the environment variable with the place of a child's store.
 const childVariable = "BURSAR_STORETEST_CHILD"
 
-// Child makes this process the one that Kill kills, if it was started for that: it commits one
-// batch after the other and writes the revision of each that was acknowledged to standard output.
-// Call it first in TestMain. It returns false in processes that are not such a child, and an error
-// in a child that cannot go on.
+// Child makes this process the one that Kill kills, if it was started for that. It commits one
+// batch after the other and writes the revision of each acknowledged one to standard output. Call
+// it first in TestMain. It returns false in other processes, and an error in a child that cannot go
+// on.
 func Child(open func(where string) (store.Store, error)) (isChild bool, err error) {
 	where, isChild := os.LookupEnv(childVariable)
 	if !isChild {
@@ -51,8 +51,8 @@ func commitForever(where string, open func(where string) (store.Store, error)) e
 	}
 }
 
-// killedBatch is the batch with which the child reaches a revision. It begins, confirms and ends
-// allocations and changes a host, so that half a batch would show.
+// killedBatch is the child's batch for a revision. It begins, confirms and ends allocations and
+// changes a host, so that half a batch would show.
 func killedBatch(revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: ledger.ID(revision)}
 	for back, state := range []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released} {
@@ -65,21 +65,22 @@ func killedBatch(revision uint64) ledger.Changes {
 	return c
 }
 
-// Kill starts this test's binary as a child that commits at a place, kills it with SIGKILL at some
-// moment, opens the store and checks that every acknowledged batch is there and none is there in
-// part. It does so rounds times, on the same place. The binary's TestMain must call Child.
+// Kill starts this test's binary as a child that commits at a place, and kills it with SIGKILL at
+// some moment. Then it opens the store and checks that every acknowledged batch is there and that
+// no batch is there in part. It does so rounds times, at the same place. The binary's TestMain must
+// call Child.
 func Kill(t *testing.T, where string, rounds int, open func(where string) (store.Store, error)) {
 	t.Helper()
 	for round := range rounds {
-		// The moments differ in the acknowledgement after which it is killed, and in how far the
-		// next commit has got by then.
+		// The rounds differ in the acknowledgement after which the child is killed, and in the
+		// progress of the next commit at that time.
 		acknowledged := killAfter(t, where, 1+round*7%40)
 		verifyKilled(t, where, acknowledged, open)
 	}
 }
 
-// killAfter runs a child and kills it once it has acknowledged so many commits. It returns the
-// last revision it acknowledged.
+// killAfter runs a child and kills it once it has acknowledged so many commits. It returns the last
+// acknowledged revision.
 func killAfter(t *testing.T, where string, commits int) (last uint64) {
 	t.Helper()
 	executable, err := os.Executable()

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// testLaunch puts, reads and removes rows of launches. They are in nothing that a store loads.
+// testLaunch puts, reads and removes rows of launches. Loads of a store do not contain them.
 func testLaunch(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	spec := bytes.Repeat([]byte("a\x00\xffb"), 16<<10) // any bytes, 64 KiB
@@ -28,7 +28,7 @@ func testLaunch(t *testing.T, open Opener) {
 	if _, err := s.Launch(t.Context(), 8); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a launch that is not there: %v", err)
 	}
-	// One that is put and removed in one batch is not there: the request was refused at once.
+	// One that is put and removed in one batch does not exist: the request was refused at once.
 	commit(t, s, epoch, ledger.Changes{Revision: 2, LastID: 9, LaunchesRemoved: []ledger.ID{7, 9}, Launches: []ledger.LaunchRow{{ID: 9, Spec: spec}}})
 	for _, id := range []ledger.ID{7, 9} {
 		if _, err := s.Launch(t.Context(), id); !errors.Is(err, store.ErrNotFound) {

@@ -16,10 +16,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Memory is a place where stores keep their rows in memory, encoded as in other stores. Open opens
-// a store there; several may be open. The next one finds the commits of the one before.
+// Memory is a place for stores in memory, with rows encoded as in other stores. Open opens a store
+// there; several may be open. A new store sees the commits of earlier ones.
 type Memory struct {
-	mu          sync.Mutex // guards all below
+	mu          sync.Mutex // guards all fields below
 	meta        store.Meta
 	allocations map[ledger.ID]memoryRow
 	hosts       map[string][]byte
@@ -29,8 +29,8 @@ type Memory struct {
 	launches    map[ledger.ID][]byte
 	leadership  uint64 // the number of the last Lead
 	changes     []memoryChange
-	sealKeys    seal.Keys // the same ones for the same id, so that tests repeat
-	turns       uint64    // how many there have been, including those that a restore has undone
+	sealKeys    seal.Keys // the same for the same id, so that tests repeat
+	turns       uint64    // the number of Leads, including those that a restore has undone
 }
 
 // memoryRow is an allocation's row: its payload and its columns.
@@ -47,7 +47,7 @@ type memoryRow struct {
 
 func (r *memoryRow) position() store.Position { return store.Position{Ended: r.ended, ID: r.id} }
 
-// byID orders ids as rows are ordered.
+// byID orders ids like rows.
 func byID(a, b ledger.ID) int { return store.Position{ID: a}.Compare(store.Position{ID: b}) }
 
 func (r *memoryRow) decode() (ledger.Allocation, error) {
@@ -72,8 +72,8 @@ type memoryStore struct {
 
 	led    uint64 // the epoch of its last Lead; guarded by Memory.mu, like the others
 	turn   uint64 // the number of that Lead
-	leads  bool   // no error has ended it
-	at     uint64 // the sequence that its last Lead or Commit left the place at
+	leads  bool   // no error has ended that leadership
+	at     uint64 // the sequence after its last Lead or Commit
 	closed bool
 }
 
@@ -129,7 +129,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	return snapshot, err
 }
 
-// load reads everything, and the request ids of what ended at or after a time.
+// load reads everything, and the request ids of allocations that ended at or after a time.
 func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error) {
 	snapshot := s.noRows()
 	for _, row := range s.allocations {
@@ -153,7 +153,7 @@ func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error
 	if err := s.loadRest(&snapshot); err != nil {
 		return ledger.Snapshot{}, err
 	}
-	// the same for the same rows, so that simulations repeat themselves
+	// the same for the same rows, so that simulations repeat
 	return sorted(snapshot), nil
 }
 
@@ -180,7 +180,7 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	if batch.Empty() {
 		return nil
 	}
-	// Everything that can fail comes before anything that changes.
+	// All steps that can fail come before all changes.
 	rows := make([]memoryRow, len(batch.Transitions))
 	for i := range batch.Transitions {
 		a := &batch.Transitions[i]
@@ -297,7 +297,7 @@ func (s *memoryStore) RememberedOf(ctx context.Context, caller, requestID string
 	return latest.remembered(a.RequestHash), err
 }
 
-// latest is the latest row of a request id; nil: there is none.
+// latest returns the latest row of a request id; nil if there is none.
 func (m *Memory) latest(caller, requestID string) (latest *memoryRow) {
 	for _, row := range m.allocations {
 		if requestID == "" || row.requestID != requestID || row.caller != caller || row.forget {
@@ -374,7 +374,7 @@ func (s *memoryStore) Ends(ctx context.Context, after store.Position, limit int)
 	return list, nil
 }
 
-// endOf is a row of the history as Ends returns it.
+// endOf returns the End of a row of the history.
 func endOf(row *memoryRow) store.End {
 	caller := row.caller
 	if row.state&store.CountsOnHost != 0 {
@@ -402,7 +402,7 @@ func (s *memoryStore) Delete(ctx context.Context, ended []store.Position) (int, 
 	return deleted, nil
 }
 
-// IndexHistory has nothing to do: a search looks at all rows.
+// IndexHistory has nothing to do: a search visits all rows.
 func (s *memoryStore) IndexHistory(ctx context.Context, epoch uint64, _ ledger.Instant, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// additions are the statements that do not affect the version before: it names the columns that it
-// reads and writes. It ignores another table or another plain index, and another column gets its
-// default.
+// additions match the statements that do not affect the previous version, because that names the
+// columns that it reads and writes. It ignores another table or another plain index, and another
+// column gets its default.
 var additions = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE \w+ \(`),
 	regexp.MustCompile(`^CREATE INDEX \w+ ON \w+ `),
@@ -24,8 +24,8 @@ var (
 )
 
 // CheckAdditions returns an error unless every migration except the first only adds. Coordinators
-// of two versions share a database during an upgrade, and one of the version before may lead again
-// with the tables of this one.
+// of two versions share a database during an upgrade, and one of the previous version may lead
+// again with the tables of this one.
 func CheckAdditions(migrations fs.FS) error {
 	files, err := fs.Glob(migrations, "*.sql")
 	if err != nil || len(files) == 0 {

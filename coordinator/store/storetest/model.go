@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// model is what a store must hold after the batches that it was given: the slow and obvious way.
+// model is the expected content of a store after its batches, computed the slow and obvious way.
 type model struct {
 	sequence    uint64
 	lastID      ledger.ID
@@ -83,7 +83,7 @@ func (m *model) commit(c ledger.Changes) {
 	}
 }
 
-// snapshot is what Load must return.
+// snapshot returns the expected result of Load.
 func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 	s := ledger.Snapshot{Revision: m.sequence, LastID: m.lastID, Time: m.time, Outages: m.outages}
 	for _, a := range m.allocations {
@@ -105,12 +105,12 @@ func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 	return sorted(s)
 }
 
-// remembered is what is remembered of an allocation that has ended.
+// remembered returns the remembered request id of an ended allocation.
 func remembered(a *ledger.Allocation) ledger.Remembered {
 	return ledger.Remembered{Caller: store.CallerOf(a), RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended}
 }
 
-// history is all that History must return, in its order.
+// history returns the expected result of History, all pages.
 func (m *model) history() []ledger.Allocation {
 	var list []ledger.Allocation
 	for _, a := range m.allocations {
@@ -124,7 +124,7 @@ func (m *model) history() []ledger.Allocation {
 	return list
 }
 
-// byRequest is what GetByRequest must return.
+// byRequest returns the expected result of GetByRequest.
 func (m *model) byRequest(caller, requestID string) (latest ledger.Allocation, found bool) {
 	for _, a := range m.allocations {
 		if requestID == "" || a.RequestID != requestID || store.CallerOf(&a) != caller || a.Forget {
@@ -137,7 +137,7 @@ func (m *model) byRequest(caller, requestID string) (latest ledger.Allocation, f
 	return latest, found
 }
 
-// ends is what Ends must return.
+// ends returns the expected result of Ends.
 func (m *model) ends(after store.Position, limit int) (list []store.Position) {
 	for _, a := range slices.Backward(m.history()) {
 		if at := (store.Position{Ended: a.Ended, ID: a.ID}); len(list) < limit && at.Compare(after) > 0 {
@@ -147,7 +147,7 @@ func (m *model) ends(after store.Position, limit int) (list []store.Position) {
 	return list
 }
 
-// remove is what Delete must do.
+// remove does the work of Delete.
 func (m *model) remove(ended []store.Position) (deleted int) {
 	for _, at := range ended {
 		if a, found := m.allocations[at.ID]; found && !a.State.Live() && a.Ended == at.Ended {
@@ -158,16 +158,15 @@ func (m *model) remove(ended []store.Position) (deleted int) {
 	return deleted
 }
 
-// difference compares what a ledger holds with what came back from a store. Nothing and empty are
-// the same.
+// difference compares values of a ledger with values from a store. Nil and empty are equal.
 func difference(want, got any) string {
-	if reflect.DeepEqual(want, got) { // much faster, and true if commit gives what is empty as stores do
+	if reflect.DeepEqual(want, got) { // much faster
 		return ""
 	}
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
-// sorted returns a snapshot in an order: stores may return the lists in any.
+// sorted returns a snapshot in a fixed order: stores may return the lists in any order.
 func sorted(s ledger.Snapshot) ledger.Snapshot {
 	slices.SortFunc(s.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })

@@ -43,7 +43,7 @@ func testAdopted(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
 	adopted := Typical(1, ledger.Active, 3)
-	adopted.RequestID = "" // taken by a newer request since
+	adopted.RequestID = "" // a newer request has taken it since
 	for _, a := range []ledger.Allocation{Typical(1, ledger.Active, 1), Typical(1, ledger.Lost, 2), adopted} {
 		commit(t, s, epoch, transitions(a))
 		m.commit(transitions(a))
@@ -78,7 +78,7 @@ func testSealKeys(t *testing.T, open Opener) {
 }
 
 // An allocation that ended, was brought back by its host's agent and ended again counts on the
-// host; its caller's repeat is answered from its row.
+// host; its row answers its caller's repeat.
 func testBroughtBack(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	again := Typical(1, ledger.Lost, 3)
@@ -174,7 +174,7 @@ func wantRemembered(t tester, s store.Store, m *model, since ledger.Instant, lim
 	}
 }
 
-// The pages come newest first, with a tie in the middle, and without what is forgotten.
+// The pages come newest first, with a tie in the middle, and without forgotten allocations.
 func testRememberedPages(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
@@ -230,8 +230,7 @@ func testLargeBatch(t *testing.T, open Opener) {
 	wantLoad(t, s, epoch, m, 0)
 }
 
-// testReaders reads while batches are committed, each of which moves a pair of allocations to its
-// revision.
+// testReaders reads during commits, each of which moves a pair of allocations to its revision.
 func testReaders(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	const batches = 200
@@ -291,7 +290,7 @@ func testReaders(t *testing.T, open Opener) {
 	reading.Wait()
 }
 
-// testModel compares a store with the model, after every step of any sequence of them.
+// testModel compares a store with the model, after every step of a random sequence.
 func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
 	rapid.Check(t, func(rt *rapid.T) {
 		open := fresh(t)
@@ -332,7 +331,7 @@ func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
 				if err != nil || difference(want, got) != "" {
 					rt.Fatalf("ends after %v: %v (-want +got):\n%s", after, err, difference(want, got))
 				}
-				// not there, live, or of another time
+				// missing, live, or of another time
 				for range rapid.IntRange(0, 2).Draw(rt, "strangers") {
 					got = append(got, store.Position{Ended: rapid.SampledFrom(ends).Draw(rt, "ended"), ID: rapid.SampledFrom(ids).Draw(rt, "id")})
 				}
@@ -353,7 +352,7 @@ func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
 	})
 }
 
-// compareReads compares what is loaded, the history, and some of what can be read one by one.
+// compareReads compares a load, the history, and some single reads.
 func compareReads(t *rapid.T, s store.Store, epoch uint64, m *model) {
 	wantLoad(t, s, epoch, m, rapid.SampledFrom(ends).Draw(t, "since"))
 	for _, id := range rapid.SliceOfN(rapid.SampledFrom(ids), 2, 2).Draw(t, "get") {
@@ -390,7 +389,7 @@ func compareReads(t *rapid.T, s store.Store, epoch uint64, m *model) {
 	}
 }
 
-// encoded are the rows of what changed, by their keys.
+// encoded returns the rows of changes, by their keys.
 func encoded[R any](changed []R, encode func(*R) ([]byte, error), key func(*R) string) (map[string][]byte, error) {
 	rows := make(map[string][]byte, len(changed))
 	for i := range changed {

@@ -12,9 +12,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// RunShared tests what a store must do that several coordinators have open at the same time: one
-// leads, the others stand by. fresh is as in Run; the function that it returns opens any number of
-// stores at one place.
+// RunShared tests a store that several coordinators have open at the same time: one leads, the
+// others stand by. fresh is as in Run; the function that it returns opens any number of stores at
+// one place.
 func RunShared(t *testing.T, fresh func(t *testing.T) Opener) {
 	t.Helper()
 	for _, c := range []struct {
@@ -68,12 +68,12 @@ func testDeposed(t *testing.T, open Opener) {
 		m := newModel()
 		m.commit(transitions(Typical(1, ledger.Active, 1)))
 		wantLoad(t, b, epoch, m, 0)
-		commit(t, b, epoch, ledger.Changes{}) // the one who leads is not harmed
+		commit(t, b, epoch, ledger.Changes{}) // the leader is not harmed
 	}
 }
 
 // testTakeover makes one store commit as fast as it can while the other takes the lead: every
-// commit that was acknowledged is in what the other one loads, and after that nothing changes.
+// acknowledged commit is in the load of the other one, and after that nothing changes.
 func testTakeover(t *testing.T, open Opener) {
 	const rounds = 40
 	stores := []store.Store{opened(t, open), opened(t, open)}
@@ -177,7 +177,7 @@ func testStandbyReads(t *testing.T, open Opener) {
 	if meta, err := standby.Meta(t.Context()); err != nil || meta.Epoch != epoch || meta.Sequence != 2 {
 		t.Errorf("meta: %+v, %v", meta, err)
 	}
-	for _, e := range []uint64{epoch, epoch + 1} { // reading does not make it lead
+	for _, e := range []uint64{epoch, epoch + 1} { // a read does not make it lead
 		wantError(t, standby.Commit(t.Context(), store.Batch{Epoch: e}), store.ErrDeposed)
 	}
 	commit(t, leader, epoch, ledger.Changes{})

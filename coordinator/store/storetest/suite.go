@@ -10,11 +10,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Opener opens a store at one place. When the one before has been closed it finds what that one
-// left.
+// Opener opens a store at one place. After an earlier store was closed, the new one finds its rows.
 type Opener func(t *testing.T) store.Store
 
-// Run tests everything that a store must do. fresh makes a new place without rows, and returns a
+// Run tests all requirements of a store. fresh makes a new place without rows, and returns a
 // function that opens stores there; the suite closes them.
 func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 	t.Helper()
@@ -105,14 +104,14 @@ func transitions(list ...ledger.Allocation) ledger.Changes {
 	return c
 }
 
-// tester is what a test and a step of a property have in common.
+// tester is the common part of a test and a step of a property.
 type tester interface {
 	Helper()
 	Context() context.Context
 	Fatalf(format string, args ...any)
 }
 
-// wantLoad compares what is loaded with the model.
+// wantLoad compares a load with the model.
 func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Instant) {
 	t.Helper()
 	got, err := s.Load(t.Context(), epoch, since.Time(), nil)
@@ -125,7 +124,7 @@ func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Inst
 	var taken []ledger.Allocation
 	got, err = s.Load(t.Context(), epoch, since.Time(), func(_ *ledger.Snapshot, rows []ledger.Allocation) error {
 		taken = append(taken, rows...)
-		clear(rows) // they are not ours to keep
+		clear(rows) // the test must not keep them
 		return nil
 	})
 	if err != nil || len(got.Allocations) > 0 {
@@ -154,7 +153,7 @@ func testNew(t *testing.T, open Opener) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	meta.SealKeys = "" // for a leader alone
+	meta.SealKeys = "" // only for a leader
 	again, err := opened(t, open).Meta(t.Context())
 	if err != nil || again != meta {
 		t.Errorf("reopened: %+v, %v; want %+v", again, err, meta)
@@ -201,7 +200,7 @@ func testFence(t *testing.T, open Opener) {
 		wantError(t, err, store.ErrDeposed)
 	}
 	wantLoad(t, s, epoch, m, 0)
-	// the one who leads is not harmed
+	// the leader is not harmed
 	commit(t, s, epoch, transitions(Typical(2, ledger.Active, 2)))
 }
 
@@ -256,7 +255,7 @@ func testFailureEndsEpoch(t *testing.T, open Opener) {
 	}
 	epoch = lead(t, s, 0).Epoch
 	commit(t, s, epoch, transitions(Typical(3, ledger.Active, 3)))
-	// Failing in an epoch that is over does not end the one that is not.
+	// A failure in an ended epoch does not end the current one.
 	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch - 1, Changes: transitions(Typical(4, ledger.Active, 4))}), store.ErrDeposed)
 	commit(t, s, epoch, ledger.Changes{})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// testTake holds what Load promises of take, with more rows than are read ahead.
+// testTake tests the promises of Load about take, with more rows than are read ahead.
 func testTake(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
@@ -29,7 +29,7 @@ func testTake(t *testing.T, open Opener) {
 	wantLoad(t, s, epoch, m, 0)
 	wantTaken(t, s, epoch, batches*rows)
 
-	// interrupted loads until some rows were taken, and then as interrupt says.
+	// interrupted loads until some rows were taken, and then calls interrupt.
 	interrupted := func(ctx context.Context, want error, interrupt func() error) {
 		taken := 0
 		_, err := s.Load(ctx, epoch, time.Time{}, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
@@ -60,7 +60,7 @@ func testTake(t *testing.T, open Opener) {
 	}
 }
 
-// wantTaken counts the rows that are taken. Before them comes an empty list, and no other does.
+// wantTaken counts the taken rows. The first list, and only that one, is empty.
 func wantTaken(t *testing.T, s store.Store, epoch uint64, want int) {
 	t.Helper()
 	begins, taken := 0, 0
