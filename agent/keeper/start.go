@@ -11,6 +11,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/output/folder"
+	"github.com/bursar/bursar/agent/output/offsets"
 )
 
 // usualPath is where programs are looked for if there is no PATH.
@@ -53,7 +56,10 @@ func notStarted(err error) Started {
 }
 
 func newEngine(spec Spec) (*engine, error) {
-	dir, err := unix.Open(spec.Log.Directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := folder.Open(spec.Log.Directory, unix.O_RDONLY)
+	if stranger, ok := errors.AsType[*folder.StrangerError](err); ok {
+		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to; " + stranger.Error(), errors.New("leads through a link of another user")}
+	}
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
@@ -65,8 +71,13 @@ func newEngine(spec Spec) (*engine, error) {
 	}
 	e := &engine{stdout: newLogFile(dir, "stdout", spec.ID, spec.Log), stderr: newLogFile(dir, "stderr", spec.ID, spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
-		if err := file.open(); err != nil && !full(err) {
-			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, where " + file.name + " is a file or nothing", err}
+		err := file.open()
+		if err == nil || full(err) {
+			err = file.checkOthers()
+		}
+		if err != nil {
+			const rule = "a folder that its user may write to, where %s, its older files and %s are regular files of its user without other names, or nothing"
+			return nil, &refusal{FieldLogs, spec.Log.Directory, fmt.Sprintf(rule, file.name, offsets.Name(file.name)), err}
 		}
 		if file.fd >= 0 {
 			file.describe() // a reader must not take the offsets of an earlier engine for this one's
@@ -80,6 +91,9 @@ func newEngine(spec Spec) (*engine, error) {
 		return nil, err
 	}
 	if err := e.find(spec); err != nil {
+		return nil, err
+	}
+	if err := checkUnchangeable(spec, e.program.path); err != nil {
 		return nil, err
 	}
 	if err := e.start(spec); err != nil {
