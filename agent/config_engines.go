@@ -74,8 +74,8 @@ type RemoteConfig struct {
 type RemoteEnvironmentConfig struct {
 	// Allowed are the names of the variables that a launch may set, by itself or as a secret; LC_*
 	// stands for all that begin with LC_. A launch that sets another one is refused. Default: any;
-	// with a list of programs it is LANG, LC_* and TZ, because variables such as LD_PRELOAD, PATH or BASH_ENV
-	// have a program execute other code. [] allows none.
+	// with a list of programs it is LANG, LC_* and TZ, because variables such as LD_PRELOAD, PATH
+	// or BASH_ENV have a program execute other code. [] allows none.
 	Allowed []string `yaml:"allowed" reload:"live"`
 	// Set are variables that every such engine has, such as SPARK_HOME. They count as set for a
 	// launch that requires them. A launch may replace one if it may set a variable of that name.

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/output/folder"
-	"github.com/bursar/bursar/agent/output/offsets"
 )
 
 // usualPath is where programs are looked for if there is no PATH.
@@ -58,7 +57,7 @@ func notStarted(err error) Started {
 func newEngine(spec Spec) (*engine, error) {
 	dir, err := folder.Open(spec.Log.Directory, unix.O_RDONLY)
 	if stranger, ok := errors.AsType[*folder.StrangerError](err); ok {
-		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to; " + stranger.Error(), errors.New("leads through a link of another user")}
+		return nil, &refusal{FieldLogs, spec.Log.Directory, "a path without links of other users: " + stranger.Short(), errors.New("leads through a link of another user")}
 	}
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
@@ -76,8 +75,7 @@ func newEngine(spec Spec) (*engine, error) {
 			err = file.checkOthers()
 		}
 		if err != nil {
-			const rule = "a folder that its user may write to, where %s, its older files and %s are regular files of its user without other names, or nothing"
-			return nil, &refusal{FieldLogs, spec.Log.Directory, fmt.Sprintf(rule, file.name, offsets.Name(file.name)), err}
+			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, with no files of others: " + err.Error(), err}
 		}
 		if file.fd >= 0 {
 			file.describe() // a reader must not take the offsets of an earlier engine for this one's

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bursar/bursar/internal/spelling"
 )
 
 // mostLinks is how many symbolic links a path may lead through, as the kernel has it.
@@ -67,7 +64,7 @@ func unchangeable(program string) error {
 		case next == "":
 			return nil
 		case !path.IsAbs(next):
-			return fmt.Errorf("its interpreter %q depends on the working directory, which the caller chooses", spelling.Cut(next, maxInterpreter))
+			return fmt.Errorf("its interpreter %q depends on the working directory, which the caller chooses", next)
 		}
 		program = next
 	}
@@ -92,7 +89,7 @@ func checkPath(name string) error {
 			at = path.Dir(at) // at is without links
 			continue
 		}
-		next := filepath.Join(at, element)
+		next := path.Join(at, element)
 		var stat unix.Stat_t
 		if err := lstat(next, &stat); err != nil {
 			return err // it may be there when the engine begins

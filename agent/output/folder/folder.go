@@ -36,6 +36,15 @@ func (e *StrangerError) Error() string {
 	return fmt.Sprintf("is a file of uid %d: want one of the engine's user, uid %d", e.UID, e.Want)
 }
 
+// Short names a link without the folder that it is in.
+func (e *StrangerError) Short() string {
+	short := *e
+	if e.Link != "" {
+		short.Link = path.Base(e.Link)
+	}
+	return short.Error()
+}
+
 // Check refuses what is no regular file of a user. The error is ErrIrregular or a *StrangerError.
 func Check(stat *unix.Stat_t, uid uint32) error {
 	switch {
