@@ -20,17 +20,7 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 		return err
 	}
 	// Through the loop: a coordinator that does not lead has no orders.
-	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
-		h, there := l.Host(req.GetHostId())
-		switch {
-		case !there:
-			return h, &ledger.NotFoundError{What: "host", ID: req.GetHostId()}
-		case req.GetIncarnation() < h.Incarnation:
-			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: req.GetIncarnation(), Have: h.Incarnation}
-		}
-		return h, nil
-	})
-	if err != nil {
+	if err := s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err != nil {
 		return err
 	}
 	auth.Parked(ctx)
@@ -77,7 +67,9 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 			Reason: wire.CleanText(result.Failed.GetReason()), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
-		s.signals.Answered(req.GetHostId(), req.GetNumber(), wire.CleanText(result.Signaled.GetProblem()))
+		if err = s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err == nil {
+			s.signals.Answered(req.GetHostId(), id.String(), req.GetNumber(), wire.CleanText(result.Signaled.GetProblem()))
+		}
 	default:
 		err = wire.FieldError("result", "", "started, begun, failed or signaled")
 	}
@@ -85,6 +77,21 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 		return nil, err
 	}
 	return answer, nil
+}
+
+// isNewest refuses an agent of a host that is not known, and one that a newer agent has replaced.
+func (s *hostService) isNewest(ctx context.Context, host string, incarnation uint64) error {
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+		h, there := l.Host(host)
+		switch {
+		case !there:
+			return h, &ledger.NotFoundError{What: "host", ID: host}
+		case incarnation < h.Incarnation:
+			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: incarnation, Have: h.Incarnation}
+		}
+		return h, nil
+	})
+	return err
 }
 
 // isOwnHost refuses an agent that speaks for another host than its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -151,12 +152,17 @@ func allowsStale(message any) bool {
 
 // callerError is the leader's error as the caller gets it: code, words and details, without its
 // headers. If the leader did not answer, nothing is known of the call. If it is of the version
-// before and does not have the call, the caller is told so, and can do without.
+// before and does not have the call, the caller is told so, and can do without. A call that must not
+// be made twice is not UNAVAILABLE if it may have had its effect: clients repeat a call that is.
 func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(context.Cause(ctx), f.peers.notLeading) {
+	over := errors.Is(context.Cause(ctx), f.peers.notLeading)
+	if isOnce(procedure) && mayHaveArrived(err) && (over || !connect.IsWireError(err) && ctx.Err() == nil) {
+		return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the leader %s has not answered: the signal may have been sent, or not", to.url))
+	}
+	if over {
 		return fmt.Errorf("%w: the lead has gone from %s to another coordinator", f.peers.notLeading, to.url)
 	}
 	answer, ok := errors.AsType[*connect.Error](err)
@@ -178,4 +184,10 @@ func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure str
 		passed.AddDetail(detail)
 	}
 	return passed
+}
+
+// mayHaveArrived reports whether the leader may have got a call that has failed.
+func mayHaveArrived(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return !ok || dial.Op != "dial"
 }
