@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -64,7 +65,7 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 	case *bursarv1.AnswerRequest_Failed:
 		err = s.launcher.Failed(ctx, ledger.LaunchFailed{
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
-			Reason: wire.CleanText(result.Failed.GetReason()), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
+			Reason: cmp.Or(wire.CleanText(result.Failed.GetReason()), "its agent gives no reason"), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
 		if err = s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err == nil {

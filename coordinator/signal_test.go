@@ -219,8 +219,8 @@ func TestStopsAreOrderedAtOnce(t *testing.T) {
 	}
 }
 
-// An agent that a newer one has replaced says nothing of an order to the newer one, and neither does
-// an answer about another allocation.
+// An agent that a newer one has replaced says nothing of an order to the newer one, and neither
+// does an answer about another allocation.
 func TestOnlyTheNewestAgentAnswersASignal(t *testing.T) {
 	c := newAuthServer(t)
 	c.addHosts(t)

@@ -152,8 +152,9 @@ func allowsStale(message any) bool {
 
 // callerError is the leader's error as the caller gets it: code, words and details, without its
 // headers. If the leader did not answer, nothing is known of the call. If it is of the version
-// before and does not have the call, the caller is told so, and can do without. A call that must not
-// be made twice is not UNAVAILABLE if it may have had its effect: clients repeat a call that is.
+// before and does not have the call, the caller is told so, and can do without. A call that must
+// not be made twice is not UNAVAILABLE if it may have had its effect: clients repeat a call that
+// is.
 func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure string, err error) error {
 	if err == nil {
 		return nil

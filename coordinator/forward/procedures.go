@@ -74,8 +74,8 @@ func isBetween(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceOrderLogsProcedure
 }
 
-// isOnce reports whether a call must not be made a second time if the first may have had its effect:
-// an engine that gets SIGHUP or SIGUSR1 twice does something twice.
+// isOnce reports whether a call must not be made a second time if the first may have had its
+// effect: an engine that gets SIGHUP or SIGUSR1 twice does something twice.
 func isOnce(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceSignalProcedure
 }
