@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -99,7 +101,10 @@ func (s *hostService) isNewest(ctx context.Context, host string, incarnation uin
 func isOwnHost(ctx context.Context, host, what string) error {
 	actor := auth.ActorOf(ctx)
 	if actor.Effective() == identity.Agent && actor.Host != host {
-		return &ledger.DeniedError{Actor: actor.Name, Wanted: what + " of host " + host}
+		return &access.DeniedError{
+			Actor: actor.Name, What: fmt.Sprintf("%s of host %s: its identity is for host %q", what, host, actor.Host),
+			Want: fmt.Sprintf("hostId: %s, or a token (certificate) of the agent of %s", actor.Host, host),
+		}
 	}
 	return nil
 }
