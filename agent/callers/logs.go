@@ -65,8 +65,11 @@ func (a *API) mayReadOutput(ctx context.Context, c *socket.Caller, id string) er
 		return err
 	}
 	allocation := answer.msg.GetAllocation()
-	if on := allocation.GetHostId(); on != a.settings().HostID {
-		return connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %q: want one of host %s, or Logs of a coordinator", id, on, a.settings().HostID))
+	switch on := allocation.GetHostId(); {
+	case on == "":
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s has no host yet: want an engine that runs, or has run, on this host", id))
+	case on != a.settings().HostID:
+		return a.elsewhere(id, on)
 	}
 	if user := convert.RightsOf(allocation); !access.MaySeeOutput(c.Actor, user) {
 		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf(
