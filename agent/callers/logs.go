@@ -26,9 +26,13 @@ type Logs interface {
 
 // Logs sends the output of an engine of this host to a caller on it, without a coordinator as far
 // as that is possible.
-func (s engineService) Logs(ctx context.Context, request *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) error {
+func (s engineService) Logs(ctx context.Context, request *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) (err error) {
 	a := s.API
 	c := socket.CallerOf(ctx)
+	defer func() {
+		a.auditDenied(c, "logs", request.GetId(), err)
+		a.outputRead(err)
+	}()
 	if c == nil || c.TCP {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("output is read over the agent's socket alone"))
 	}

@@ -17,8 +17,9 @@ import (
 
 // Signal sends a signal to the main process of an engine of this host. No coordinator needs to
 // answer.
-func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalRequest) (*bursarv1.SignalResponse, error) {
+func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalRequest) (_ *bursarv1.SignalResponse, err error) {
 	a, c := s.API, socket.CallerOf(ctx)
+	defer func() { a.auditDenied(c, "signal", request.GetId(), err) }()
 	if c == nil || c.TCP {
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("signals are sent over the agent's socket alone"))
 	}
