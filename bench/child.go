@@ -30,6 +30,8 @@ type order struct {
 
 	Attack string // be attackers of this kind, of the first of Servers
 
+	Bytes int64 // send so many to the first of Servers; 0: serve a relay
+
 	Watchers int  // watch the first of Servers, so many times
 	PerHost  bool // each one host, in order
 
@@ -82,6 +84,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&watchersChild{}).do
 	case "echo":
 		do = (&echoChild{}).do
+	case "relay":
+		do = (&relayChild{}).do
 	default:
 		return fmt.Errorf("no such child: %q", role)
 	}

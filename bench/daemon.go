@@ -94,6 +94,7 @@ type setup struct {
 	interval time.Duration // between two reports of a host
 	patient  bool          // no host is suspect because it does not report for a minute
 	known    string        // file of identities; empty: callers of this machine are known by the kernel
+	output   string        // of engines, in a second, to one reader or all
 }
 
 // configure is the configuration of a coordinator that serves on an address.
@@ -110,6 +111,9 @@ func (s setup) configure(address string) string {
 	}
 	if s.known != "" {
 		fmt.Fprintf(&b, "identities: %q\nauditLog: %q\n", s.known, s.known+".audit")
+	}
+	if s.output != "" {
+		fmt.Fprintf(&b, "output: {callerRate: %[1]s, rate: %[1]s}\n", s.output)
 	}
 	var times []string
 	if s.interval > 0 {

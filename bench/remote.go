@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // remoteSuite compares an engine that is started from elsewhere with one that is launched on its
-// host, and shows what attached agents cost a leader.
+// host, the stream of its output with a raw one, and shows what attached agents cost a leader.
 func remoteSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("remote")
 	if err != nil {
@@ -36,42 +37,70 @@ type starter struct {
 	next               int
 }
 
-// remoteStarts takes turns with both ways.
-func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
-	dir := filepath.Join(r.dir, "remote")
+// startRemote starts a coordinator and an agent that starts engines of callers elsewhere, and
+// returns clients of both. stop ends all of it.
+func (r *run) startRemote(ctx context.Context, w *workload, dir string) (s *starter, stop func() error, err error) {
+	var ends []func() error
+	stop = func() (err error) {
+		for _, end := range slices.Backward(ends) {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stop())
+		}
+	}()
+	closing := func(c *client.Client) {
+		ends = append(ends, func() error {
+			c.Close()
+			return nil
+		})
+	}
 	tokens, known, err := identities(dir)
 	if err != nil {
-		return err
+		return nil, stop, err
 	}
-	coordinator, err := r.startAlone(ctx, setup{dir: dir, interval: time.Second, known: known})
+	coordinator, err := r.startAlone(ctx, setup{dir: dir, interval: time.Second, known: known, output: "8GiB"})
 	if err != nil {
-		return err
+		return nil, stop, err
 	}
-	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	ends = append(ends, coordinator.stop)
 	as := func(name string) (*client.Client, error) {
 		return client.New(coordinator.address, client.WithToken(func() (string, error) { return tokens[name], nil }))
 	}
 	operator, err := as("operator")
 	if err != nil {
-		return err
+		return nil, stop, err
 	}
 	defer operator.Close()
 	discovery := fmt.Sprintf("coordinators: [%q]\ntokenFile: %q\nengines: {cgroups: none, remote: {accounts: [%s]}}",
 		"http://"+coordinator.address, filepath.Join(dir, "agent.token"), remoteAccount)
 	agent, err := r.startAgent(ctx, dir, discovery, operator, time.Second)
 	if err != nil {
-		return err
+		return nil, stop, err
 	}
-	defer func() { err = errors.Join(err, agent.stop()) }()
-	s := &starter{workload: w}
+	ends = append(ends, agent.stop)
+	s = &starter{workload: w}
 	if s.agent, err = client.New(agent.address); err != nil {
-		return err
+		return nil, stop, err
 	}
-	defer s.agent.Close()
+	closing(s.agent)
 	if s.coordinator, err = as("submitter"); err != nil {
+		return nil, stop, err
+	}
+	closing(s.coordinator)
+	return s, stop, nil
+}
+
+// remoteStarts takes turns with both ways.
+func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
+	s, stop, err := r.startRemote(ctx, w, filepath.Join(r.dir, "remote"))
+	if err != nil {
 		return err
 	}
-	defer s.coordinator.Close()
+	defer func() { err = errors.Join(err, stop()) }()
 	var here, elsewhere, share []float64
 	for round := range r.rounds(w.Rounds) {
 		local, err := s.turn(ctx, r.size(w.Window), s.launch)
@@ -88,7 +117,7 @@ func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	}
 	r.line("remote/launch-p50", median(here), "µs", 0)
 	r.line("remote/start-p50", median(elsewhere), "µs", median(share))
-	return nil
+	return r.remoteOutput(ctx, s, w)
 }
 
 // identities makes a file of identities in a directory, with a token for each, and a file with that
@@ -156,13 +185,16 @@ func (s *starter) launch(ctx context.Context) (id string, err error) {
 }
 
 func (s *starter) start(ctx context.Context) (id string, err error) {
+	return s.startCommand(ctx, &bursarv1.LaunchSpec{Command: []string{"/bin/true"}})
+}
+
+func (s *starter) startCommand(ctx context.Context, launch *bursarv1.LaunchSpec) (id string, err error) {
 	request, err := s.request()
 	if err != nil {
 		return "", err
 	}
-	started, err := s.coordinator.Engines().Start(ctx, &bursarv1.StartRequest{
-		Request: request, Launch: &bursarv1.LaunchSpec{Account: remoteAccount, Command: []string{"/bin/true"}, WorkingDirectory: "/"},
-	})
+	launch.Account, launch.WorkingDirectory = remoteAccount, "/"
+	started, err := s.coordinator.Engines().Start(ctx, &bursarv1.StartRequest{Request: request, Launch: launch})
 	return started.GetAllocation().GetId(), err
 }
 

@@ -228,7 +228,7 @@ func TestAStartGoesToAnotherHostIfNothingWasExecuted(t *testing.T) {
 	}
 }
 
-// A host whose file does not allow the engine is not asked again, and the error names each try once.
+// A host whose file does not allow the engine is not asked again. The error names each try once.
 func TestAStartThatEachHostRefusesNamesEachTryOnce(t *testing.T) {
 	c := newAuthServer(t)
 	c.addHosts(t)

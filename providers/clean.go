@@ -14,18 +14,18 @@ import (
 
 const (
 	maxText = 1200 // bytes of a message
-	maxWord = 120  // bytes of a word of a cluster's for something
+	maxWord = 120  // bytes of a cluster's word, such as a state or a version
 )
 
-// Said makes a text of a cluster, such as an error of its provider, fit to be shown and logged:
-// one line of at most 1,200 bytes, without what a terminal would act on.
+// Said makes a cluster's text, such as an error of its provider, safe to show and log: one line of
+// at most 1,200 bytes, without terminal control characters.
 func Said(text string) string { return spelling.Line(text, maxText) }
 
-// Clean returns a provider whose texts are fit to be shown and logged, whatever the cluster says.
-// Queues that no request can name, because of their own name or that of their partition, are not
-// among its queues: Snapshot.Unaddressable lists them. Of two queues with one path the first takes
-// nothing new. Users with names that cannot be shown are left out, and so are applications that run
-// in such a queue, or as such a user: nothing is known of them. Errors are as they were; see Said.
+// Clean returns a provider whose texts are safe to show and log, whatever the cluster says. A queue
+// that no request can name, because of its own name or its partition's name, moves from
+// Snapshot.Queues to Snapshot.Unaddressable. If two queues have the same path, the first one is
+// closed. Clean drops users whose names are not printable, and applications that run in such a
+// queue or as such a user. Errors are unchanged; see Said.
 func Clean(p Provider) Provider {
 	if counted, is := p.(Counted); is {
 		return &cleanCounted{clean{p}, counted}
@@ -40,10 +40,10 @@ type cleanCounted struct {
 	counted Counted
 }
 
-// Requests is the provider's.
+// Requests returns the provider's number of requests.
 func (c *cleanCounted) Requests() int64 { return c.counted.Requests() }
 
-// Snapshot is the provider's, cleaned.
+// Snapshot returns the provider's snapshot, cleaned.
 func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 	s, err := c.Provider.Snapshot(ctx)
 	s.Server, s.Untrusted, s.Doubts = word(s.Server), Said(s.Untrusted), Said(s.Doubts)
@@ -59,7 +59,7 @@ func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 	return s, err
 }
 
-// Applications are the provider's, cleaned.
+// Applications returns the provider's applications, cleaned.
 func (c *clean) Applications(ctx context.Context, ids []string) ([]Application, error) {
 	list, err := c.Provider.Applications(ctx, ids)
 	list = slices.DeleteFunc(list, func(a Application) bool { return !shown(a.ID) || !shown(a.Queue) || !shown(a.User) })
@@ -68,7 +68,7 @@ func (c *clean) Applications(ctx context.Context, ids []string) ([]Application, 
 		a.Failure, a.Diagnostics = word(a.Failure), Said(a.Diagnostics)
 		for partition := range a.Allocated {
 			if !shown(partition) {
-				a.Allocated = maps.Clone(a.Allocated) // the provider may keep it
+				a.Allocated = maps.Clone(a.Allocated) // the provider may keep the map
 				maps.DeleteFunc(a.Allocated, func(p string, _ resource.Vector) bool { return !shown(p) })
 				break
 			}
@@ -77,7 +77,7 @@ func (c *clean) Applications(ctx context.Context, ids []string) ([]Application, 
 	return list, err
 }
 
-// Servers is the provider's, cleaned but for the errors.
+// Servers returns the provider's servers, cleaned except for their errors.
 func (c *clean) Servers(ctx context.Context) []Server {
 	list := c.Provider.Servers(ctx)
 	for i := range list {
@@ -89,7 +89,7 @@ func (c *clean) Servers(ctx context.Context) []Server {
 
 func word(text string) string { return spelling.Line(text, maxWord) }
 
-// shown reports whether a name looks like what it is.
+// shown reports whether a name consists of printable characters.
 func shown(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) })
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// MostPartition is how long the partition in an address may be, in characters.
+// MostPartition is the largest length of the partition in an address, in characters.
 const MostPartition = 128
 
-// cleanNames takes the queues that no request can name out of a snapshot's queues, and lists them.
-// The others are as they were: users of a cluster choose names, and none may hide another queue.
+// cleanNames moves the queues that no request can name from s.Queues to s.Unaddressable. The other
+// queues stay unchanged: users of a cluster choose names, and no name may hide another queue.
 func cleanNames(s *Snapshot) {
 	type place struct{ path, partition string }
 	first := make(map[place]int, len(s.Queues))
@@ -65,7 +65,7 @@ func cleanNames(s *Snapshot) {
 	}
 }
 
-// unaddressable says why no request can name a queue; empty: one can.
+// unaddressable returns the reason why no request can name a queue; empty if one can.
 func unaddressable(q *Queue) string {
 	switch {
 	case !utf8.ValidString(q.Path) || !utf8.ValidString(q.Parent):

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// hostile says what it likes.
+// hostile puts its text into every field.
 type hostile struct {
 	Provider
 	text string

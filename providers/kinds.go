@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kinds are the kinds that a program knows.
+// Kinds is the list of kinds that a program supports.
 type Kinds []Kind
 
 // Find returns the kind with this name. The error is a *KindError.
@@ -18,7 +18,7 @@ func (k Kinds) Find(name string) (Kind, error) {
 	return nil, &KindError{Kind: name, Known: k.names()}
 }
 
-// FullPaths are the names of those that are FullPaths.
+// FullPaths returns the names of the kinds that implement FullPaths.
 func (k Kinds) FullPaths() []string {
 	var names []string
 	for _, kind := range k {
@@ -29,8 +29,8 @@ func (k Kinds) FullPaths() []string {
 	return names
 }
 
-// Terms returns what the settings of a cluster say of requests for it. They are zero for a kind
-// whose settings say nothing, or that is not known.
+// Terms returns the terms in the settings of a cluster. They are zero if the kind is unknown or
+// does not implement Termed.
 func (k Kinds) Terms(kind string, settings map[string]string) Terms {
 	found, err := k.Find(kind)
 	if termed, says := found.(Termed); err == nil && says {
@@ -47,7 +47,7 @@ func (k Kinds) names() []string {
 	return names
 }
 
-// KindError says that there is no provider of a kind in this program.
+// KindError reports that this program has no provider of a kind.
 type KindError struct {
 	Kind  string
 	Known []string
@@ -55,7 +55,7 @@ type KindError struct {
 
 func (e *KindError) Error() string { return fmt.Sprintf("kind: %q: want %s", e.Kind, e.Want()) }
 
-// Want says what would be right.
+// Want lists the kinds that this program has.
 func (e *KindError) Want() string {
 	if len(e.Known) == 0 {
 		return "another program: this one has no providers"
@@ -63,13 +63,14 @@ func (e *KindError) Want() string {
 	return strings.Join(e.Known, " or ")
 }
 
-// maxCluster is the contract's bound on the name of a cluster.
+// maxCluster is the API's limit on the length of a cluster name.
 const maxCluster = 128
 
-// WantCluster says what a name of a cluster looks like, so that it can stand in an address.
+// WantCluster describes a valid cluster name. The rule makes sure that the name fits into an
+// address.
 const WantCluster = `1 to 128 letters, digits, "-", "_" and ".", a letter or a digit first`
 
-// ValidCluster reports whether a cluster may be called so.
+// ValidCluster reports whether a name follows the rule in WantCluster.
 func ValidCluster(name string) bool {
 	if name == "" || len(name) > maxCluster {
 		return false

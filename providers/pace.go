@@ -6,12 +6,13 @@ import (
 	"github.com/bursar/bursar/internal/duration"
 )
 
-// Pace is how often a cluster is read, and how long what was read is good: what PaceSettings say.
+// Pace holds how often the coordinator reads a cluster, and how long a reading is valid.
+// PaceSettings describes the settings.
 type Pace struct {
 	Interval, Timeout, MaxAge, Settle time.Duration
 }
 
-// The names of Pace's settings.
+// The names of the settings of a Pace.
 const (
 	settingInterval = "interval"
 	settingTimeout  = "timeout"
@@ -19,7 +20,7 @@ const (
 	settingSettle   = "settle"
 )
 
-// PaceSettings are the settings that every kind has.
+// PaceSettings returns the settings that every kind has.
 func PaceSettings() []Setting {
 	return []Setting{
 		{settingInterval, Duration, "The time between two readings, plus or minus a fifth. With a shorter time the coordinator sees sooner what others take and give back, and the cluster has more work. " +
@@ -33,7 +34,7 @@ func PaceSettings() []Setting {
 
 const (
 	leastInterval = 2 * time.Second
-	mostPace      = time.Hour // no setting is longer
+	mostPace      = time.Hour // no setting may be longer
 )
 
 // PaceFrom reads a pace from the settings of a provider. The error is a *SettingError.
@@ -58,7 +59,7 @@ func PaceFrom(settings map[string]string) (Pace, error) {
 	return p, nil
 }
 
-// readDuration reads one setting, if it is given.
+// readDuration reads one setting, if it is present.
 func readDuration(settings map[string]string, name string, into *time.Duration, least time.Duration) *SettingError {
 	text, given := settings[name]
 	if !given {

@@ -11,7 +11,7 @@ func TestPaceFrom(t *testing.T) {
 	for _, test := range []struct {
 		settings map[string]string
 		want     Pace
-		wrong    string // the setting that is refused
+		wrong    string // the setting that PaceFrom refuses
 	}{
 		{nil, Pace{5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}, ""},
 		{map[string]string{"addresses": "http://rm:8088", "settle": "0s"}, Pace{5 * time.Second, 10 * time.Second, 30 * time.Second, 0}, ""},

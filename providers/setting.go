@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Setting is one setting of a provider. Which there are is declared as a list of these, so that
-// what checks settings and the configuration reference cannot differ.
+// Setting describes one setting of a provider. One list of these feeds both the check of settings
+// and the configuration reference, so the two cannot differ.
 type Setting struct {
 	Name string
-	// Type is how its value is written.
+	// Type is the syntax of the value.
 	Type SettingType
-	// Doc says what it does, with its default and its bounds.
+	// Doc says what the setting does, with its default and its bounds.
 	Doc string
 }
 
-// SettingType is how the value of a setting is written.
+// SettingType is the syntax of the value of a setting.
 type SettingType string
 
 // The types.
@@ -24,14 +24,14 @@ const (
 	Duration SettingType = "duration"
 	Size     SettingType = "size"
 	Flag     SettingType = "true or false"
-	// List is one text, or a list of texts: a list of YAML in a file, and a JSON array in the
-	// setting's value.
+	// List is one text or a list of texts: a YAML list in a file, a JSON array in the value of the
+	// setting.
 	List SettingType = "text, or list of text"
 	// File is the path of a file that the coordinator reads.
 	File SettingType = "file"
 )
 
-// SettingNames are the names in a list.
+// SettingNames returns the names of the settings in a list.
 func SettingNames(list []Setting) []string {
 	names := make([]string, len(list))
 	for i, s := range list {
@@ -40,7 +40,7 @@ func SettingNames(list []Setting) []string {
 	return names
 }
 
-// FileSettings are the names of those in a list that are files.
+// FileSettings returns the names of the settings of type File in a list.
 func FileSettings(list []Setting) (names []string) {
 	for _, s := range list {
 		if s.Type == File {
@@ -50,8 +50,8 @@ func FileSettings(list []Setting) (names []string) {
 	return names
 }
 
-// ParseList reads the value of a List: a JSON array of texts, or one text that does not begin as
-// one. It is not ok if it begins as an array and is none, or if it has no items.
+// ParseList reads the value of a List: a JSON array of texts, or one text that does not start with
+// a bracket. ok is false if the value starts as an array but is malformed or empty.
 func ParseList(value string) (list []string, ok bool) {
 	if !strings.HasPrefix(value, "[") {
 		return []string{value}, true

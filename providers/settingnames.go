@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// CheckNames refuses settings that are not among the known names, and settings without a value.
-// What an unknown one says may be a secret, so it is not repeated. The error is a *SettingError.
+// CheckNames rejects unknown settings and settings without a value. It does not repeat the value of
+// an unknown setting, because that may be a secret. The error is a *SettingError.
 func CheckNames(given map[string]string, known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if slices.Contains(known, name) {
@@ -27,9 +27,9 @@ func CheckNames(given map[string]string, known []string) error {
 	return nil
 }
 
-// nearest returns the one of the names that was probably meant: the same but for case and
-// punctuation, one that the other begins with, or the closest of those with at most two letters
-// wrong. Empty: none.
+// nearest returns the name that the operator probably meant: the same name except for case and
+// punctuation, a name that is a prefix of the other, or the closest name with at most two wrong
+// letters. Empty: no name is close enough.
 func nearest(name string, names []string) string {
 	plain := func(s string) string {
 		return strings.Map(func(r rune) rune {

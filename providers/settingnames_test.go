@@ -23,7 +23,7 @@ func TestNamesOfSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// What is no setting is not the name of another one by accident.
+// An unrelated word does not match a setting by accident.
 func TestNearest(t *testing.T) {
 	names := []string{"addresses", "keytab", "krb5Conf", "ca", "certificate", "maxBytes", "timeout"}
 	for given, want := range map[string]string{

@@ -2,11 +2,12 @@ package providers
 
 import "github.com/bursar/bursar/label"
 
-// noUser is the value of a setting that says that users are not known.
+// noUser is the value of the setting if the users of a cluster are unknown.
 const noUser = "none"
 
-// UserLabel reads the setting, with this name, of the label that names the user of a request in a
-// cluster: user by default, and empty if users are not known there. The error is a *SettingError.
+// UserLabel reads the setting with the given name: the key of the request label that names the user
+// in a cluster. The default is user; the result is empty if users are unknown there. The error is a
+// *SettingError.
 func UserLabel(settings map[string]string, name string) (string, error) {
 	text, given := settings[name]
 	switch {

@@ -108,6 +108,24 @@ func inUnit(bytes, unit int64) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, thousandths), "0")
 }
 
+// ReadableMemory writes memory for people: exactly if the exact number is short.
+func ReadableMemory(bytes int64) string {
+	if bytes == 0 {
+		return "0"
+	}
+	exact := FormatMemory(bytes)
+	digits := 0
+	for _, r := range exact {
+		if r >= '0' && r <= '9' {
+			digits++
+		}
+	}
+	if digits <= 4 {
+		return exact
+	}
+	return ApproximateMemory(bytes)
+}
+
 // ApproximateMemory writes a size for people, with at most one decimal: "117.7MiB". It does not
 // read back as the same size.
 func ApproximateMemory(bytes int64) string {

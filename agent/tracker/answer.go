@@ -10,12 +10,12 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is
-// lost with it.
+// ErrLate is the error for the answer to a Sync when a later Sync was answered already. The agent
+// loses nothing by it.
 var ErrLate = errors.New("answer to an older sync")
 
-// EpochError refuses an answer from a coordinator whose leadership is over. If both epochs are the
-// same, they are of two leaderships. An epoch that is far above the agent's is of no leader.
+// EpochError refuses an answer from a coordinator that no longer leads. If both epochs are the
+// same, they belong to two leaderships. An epoch far above the agent's does not come from a leader.
 type EpochError struct {
 	Got, Have uint64
 }
@@ -31,24 +31,24 @@ func (e *EpochError) Error() string {
 	return fmt.Sprintf("answer of epoch %d is older than %d", e.Got, e.Have)
 }
 
-// Outcome is what the answer to a Sync means for the agent.
+// Outcome tells the agent what to do after the answer to a Sync.
 type Outcome struct {
-	// Stops are the engines of this host that must be ended. They are repeated until that has
-	// happened.
+	// Stops are the engines of this host that the agent must end. The coordinator repeats them
+	// until they have ended.
 	Stops []*bursarv1.StopOrder
-	// Adopted are engines that the agent did not know: the coordinator has named them, and they
-	// are watched from now on.
+	// Adopted are engines that the agent learned from the coordinator. The agent watches them from
+	// now on.
 	Adopted []*bursarv1.Allocation
 	// Forgotten are engines that have ended for the ledger. Their processes, if any, run on.
 	Forgotten []*bursarv1.Allocation
-	// Vetoed are new grants that there is no memory for.
+	// Vetoed are new grants that this host has no memory for.
 	Vetoed []*bursarv1.Allocation
-	// Shutdown: another agent has this host. Nothing else of the answer was taken.
+	// Shutdown: another agent has this host. The tracker ignored the rest of the answer.
 	Shutdown bool
 }
 
-// Answer takes the answer to a Sync. The errors are ErrLate and *EpochError; the answer is then
-// left aside.
+// Answer processes the answer to a Sync. The errors are ErrLate and *EpochError; they mean that the
+// tracker ignored the answer.
 func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) (Outcome, error) {
 	switch {
 	case q.GetIncarnation() != t.host.Incarnation || q.GetSequence() <= t.answered:
@@ -65,8 +65,8 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	newEpoch := r.GetEpoch() > t.epoch
 	t.enter(r, "")
 	if r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_RESYNC || newEpoch && !q.GetFull() {
-		// What else it says is not based on all that runs here, and must not make the agent give
-		// anything up.
+		// The rest of the answer is not based on all engines that run here. The agent must not give
+		// up an engine because of it.
 		t.Resync()
 		t.resyncAfter = min(max(0, r.GetResyncAfter().AsDuration()), mostResyncAfter)
 		return Outcome{Stops: t.stops(r)}, nil
@@ -81,7 +81,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	return out, nil
 }
 
-// acknowledge drops the tombstones that have served.
+// acknowledge drops the tombstones that the coordinator has acknowledged.
 func (t *Tracker) acknowledge(ids []string) {
 	for _, id := range ids {
 		if e := t.entries[id]; e != nil && e.phase == ended {
@@ -91,9 +91,9 @@ func (t *Tracker) acknowledge(ids []string) {
 	}
 }
 
-// delivered notes what the coordinator has heard, if nothing that may be different was sent since.
-// What engines have touched counts only with a sample that is new to the coordinator and says what
-// memory the machine has left. Without one, the next Sync reports it again.
+// delivered marks reports as received, unless a later Sync was sent that may differ. The memory
+// that engines have touched counts as received only with a sample that is new to the coordinator
+// and has the machine's available memory. Otherwise the next Sync reports it again.
 func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 	if q.GetSequence() != t.sequence {
 		return
@@ -110,14 +110,14 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 	}
 }
 
-// reconcile makes the entries agree with the ledger. What is newer than the answer stays as it is.
-// What gives memory back goes first: the ledger may have granted it again.
+// reconcile makes the entries agree with the ledger. Entries newer than the answer stay. Memory is
+// given back first, because the ledger may have granted it again.
 func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
 	var out Outcome
 	grants := t.reservationsLast(r.GetGrants())
 	t.dropEnded(q, r, grants, &out)
-	// An allocation that is older than this incarnation is not vetted again: the incarnation
-	// before has done that, and the engine may have started.
+	// Do not vet an allocation again that is older than this incarnation: the previous incarnation
+	// has vetted it, and the engine may have started.
 	vetted := !t.lastFull.IsZero()
 	for _, a := range grants {
 		known := t.entries[a.GetId()]
@@ -135,8 +135,8 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 	return out
 }
 
-// reservationsLast are the grants of this host: first those that are held, which may have become
-// smaller, and engines, which have their memory.
+// reservationsLast returns the grants of this host. Grants that the tracker holds come first,
+// because they may have become smaller; so do engines, because they have their memory already.
 func (t *Tracker) reservationsLast(grants []*bursarv1.Allocation) []*bursarv1.Allocation {
 	var first, last []*bursarv1.Allocation
 	for _, a := range grants {
@@ -152,8 +152,9 @@ func (t *Tracker) reservationsLast(grants []*bursarv1.Allocation) []*bursarv1.Al
 	return append(first, last...)
 }
 
-// dropEnded drops what has ended for the ledger: what is gone, and what a complete answer does not
-// list. An allocation that is gone and listed was granted again, or adopted, after it was gone.
+// dropEnded drops allocations that have ended for the ledger: those in gone, and those that a
+// complete answer does not list. An allocation in both gone and the grants was granted or adopted
+// again later.
 func (t *Tracker) dropEnded(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, grants []*bursarv1.Allocation, out *Outcome) {
 	listed := make(map[string]bool, len(grants))
 	for _, a := range grants {
@@ -169,14 +170,14 @@ func (t *Tracker) dropEnded(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, g
 	}
 }
 
-// coveredBy reports whether the answer knew all that the entry is based on.
+// coveredBy reports whether the answer is at least as new as the entry.
 func (e *entry) coveredBy(r *bursarv1.SyncResponse) bool {
 	return (e.phase == held || e.phase == vetoed) &&
 		(e.epoch < r.GetEpoch() || e.grant.GetRevision() <= r.GetLedgerSequence())
 }
 
-// dropAbsent drops what a complete answer does not list. It drops an engine only if this very Sync
-// reported it, so that the ledger could have adopted it.
+// dropAbsent drops entries that a complete answer does not list. It drops an engine only if this
+// very Sync reported it, so that the ledger could have adopted it.
 func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, listed map[string]bool, out *Outcome) {
 	heard := make(map[string]bool, len(q.GetEngines()))
 	for _, report := range q.GetEngines() {
@@ -191,8 +192,8 @@ func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, 
 	}
 }
 
-// drop gives an entry up. If an answer with so old a revision comes later, the ledger sequence
-// shows that it is stale.
+// drop removes an entry. If a later answer has so old a revision, its ledger sequence shows that it
+// is stale.
 func (t *Tracker) drop(e *entry, out *Outcome) {
 	if e.tracked() {
 		out.Forgotten = append(out.Forgotten, e.grant)
@@ -201,8 +202,8 @@ func (t *Tracker) drop(e *entry, out *Outcome) {
 	t.remove(e.grant.GetId())
 }
 
-// forgetServed forgets what was only kept until this answer: allocations that ended before it, and
-// vetoes that it has heard.
+// forgetServed removes entries that were only kept until this answer: allocations that ended before
+// it, and vetoes that the Sync carried.
 func (t *Tracker) forgetServed(q *bursarv1.SyncRequest) {
 	for id, e := range t.entries {
 		past := e.epoch < t.epoch || e.grant.GetRevision() <= t.seen
@@ -213,7 +214,7 @@ func (t *Tracker) forgetServed(q *bursarv1.SyncRequest) {
 	}
 }
 
-// stops are the orders for engines that are still here and were shown to this agent.
+// stops returns the orders for engines that still run and that this agent has identified.
 func (t *Tracker) stops(r *bursarv1.SyncResponse) []*bursarv1.StopOrder {
 	return slices.DeleteFunc(slices.Clone(r.GetStops()), func(order *bursarv1.StopOrder) bool {
 		e := t.entries[order.GetAllocationId()]

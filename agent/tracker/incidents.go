@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The kinds of incidents, by short names.
+// Short names of the kinds of incidents.
 const (
 	memoryKill   = bursarv1.IncidentKind_INCIDENT_KIND_MEMORY_KILL
 	overUse      = bursarv1.IncidentKind_INCIDENT_KIND_OVER_USE
@@ -25,18 +25,18 @@ type incident struct {
 	kind      bursarv1.IncidentKind
 	dimension string
 	count     int64
-	// first is when the first one began, and last when the last one was last seen.
+	// first is when the first one began, and last when the latest one was last observed.
 	first, last time.Time
-	// most is the most that was used meanwhile, and bound what that exceeded; 0: not known.
+	// most is the highest use meanwhile, and bound the limit that it exceeded; 0: not known.
 	most, bound int64
-	// ongoing: the last one goes on.
+	// ongoing: the latest one has not ended.
 	ongoing bool
 }
 
-// incidents are those of one engine: one for each kind and dimension.
+// incidents are the incidents of one engine: one entry for each kind and dimension.
 type incidents []incident
 
-// find returns nil if there is none.
+// find returns the entry, or nil if there is none.
 func (s incidents) find(kind bursarv1.IncidentKind, dimension string) *incident {
 	for i := range s {
 		if s[i].kind == kind && s[i].dimension == dimension {
@@ -46,7 +46,7 @@ func (s incidents) find(kind bursarv1.IncidentKind, dimension string) *incident 
 	return nil
 }
 
-// enter returns the incident, and makes it without a count if there is none.
+// enter returns the entry, and creates it with count 0 if there is none.
 func (s *incidents) enter(now time.Time, kind bursarv1.IncidentKind, dimension string) *incident {
 	i := s.find(kind, dimension)
 	if i == nil {
@@ -56,13 +56,13 @@ func (s *incidents) enter(now time.Time, kind bursarv1.IncidentKind, dimension s
 	return i
 }
 
-// add counts some more.
+// add adds to the count.
 func (i *incident) add(now time.Time, count, most, bound int64) {
 	i.count += count
 	i.seen(now, most, bound)
 }
 
-// begin counts one that lasts, unless the last one goes on. It reports whether it has counted.
+// begin counts a lasting incident, unless the latest one is ongoing. It reports whether it counted.
 func (i *incident) begin(now time.Time, most, bound int64) bool {
 	begun := !i.ongoing
 	if begun {
@@ -77,7 +77,7 @@ func (i *incident) seen(now time.Time, most, bound int64) {
 	i.last, i.most, i.bound = now, max(i.most, most), bound
 }
 
-// messages are the incidents as the contract has them.
+// messages returns the incidents as messages of the contract.
 func (s incidents) messages() (list []*bursarv1.Incident) {
 	for _, i := range s {
 		list = append(list, &bursarv1.Incident{
@@ -91,7 +91,7 @@ func (s incidents) messages() (list []*bursarv1.Incident) {
 	return list
 }
 
-// incidentsOf reads what a Snapshot has stored.
+// incidentsOf converts the stored incidents of a Snapshot.
 func incidentsOf(messages []*bursarv1.Incident) (s incidents) {
 	for _, m := range messages {
 		if s.find(m.GetKind(), m.GetDimension()) == nil {
@@ -104,7 +104,7 @@ func incidentsOf(messages []*bursarv1.Incident) (s incidents) {
 	return s
 }
 
-// withoutIncidents is an allocation without what only its agent counts: the entry has that.
+// withoutIncidents returns an allocation without incidents, which the entry holds.
 func withoutIncidents(a *bursarv1.Allocation) *bursarv1.Allocation {
 	if len(a.GetIncidents()) == 0 {
 		return a
@@ -114,7 +114,7 @@ func withoutIncidents(a *bursarv1.Allocation) *bursarv1.Allocation {
 	return a
 }
 
-// noted has an incident of an engine reported and stored.
+// noted marks an engine's incidents to be reported and stored.
 func (t *Tracker) noted(e *entry) {
 	e.kept = e.incidents.messages()
 	e.noted, t.urgent = true, true
@@ -122,13 +122,13 @@ func (t *Tracker) noted(e *entry) {
 }
 
 // MemoryKilled counts processes of an engine that the kernel has killed for lack of memory. limit
-// is that of the engine's cgroup, in bytes, if that was reached; 0: something else was.
+// is that of the engine's cgroup, in bytes, if the engine reached it; otherwise 0.
 func (t *Tracker) MemoryKilled(id string, now time.Time, processes, limit int64) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || processes <= 0 {
 		return
 	}
-	most := limit // which it has reached
+	most := limit // the engine has reached it
 	if e.usage != nil {
 		most = max(most, e.usage.MemoryBytes)
 	}
@@ -136,8 +136,8 @@ func (t *Tracker) MemoryKilled(id string, now time.Time, processes, limit int64)
 	t.noted(e)
 }
 
-// MemoryKills is how many processes of an engine the kernel is known to have killed for lack of
-// memory.
+// MemoryKills returns how many processes of an engine the kernel has killed for lack of memory, as
+// far as known.
 func (t *Tracker) MemoryKills(id string) int64 {
 	if e := t.entries[id]; e != nil {
 		if i := e.incidents.find(memoryKill, resource.Memory); i != nil {
@@ -147,8 +147,8 @@ func (t *Tracker) MemoryKills(id string) int64 {
 	return 0
 }
 
-// LimitNotHeld notes that the kernel does not hold an engine to a limit that its cgroup was to
-// have, in bytes. It counts once until LimitHeld.
+// LimitNotHeld notes that the kernel does not enforce an engine's cgroup limit, in bytes. It counts
+// once until LimitHeld.
 func (t *Tracker) LimitNotHeld(id string, now time.Time, limit int64) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() {
@@ -163,7 +163,7 @@ func (t *Tracker) LimitNotHeld(id string, now time.Time, limit int64) {
 	}
 }
 
-// LimitHeld notes that the kernel holds an engine to its limit, or that it has none.
+// LimitHeld notes that the kernel enforces an engine's limit, or that the engine has none.
 func (t *Tracker) LimitHeld(id string, now time.Time) {
 	if e := t.entries[id]; e != nil {
 		if i := e.incidents.find(limitNotHeld, resource.Memory); i != nil && i.ongoing {
@@ -173,7 +173,7 @@ func (t *Tracker) LimitHeld(id string, now time.Time) {
 	}
 }
 
-// Incidents are those of an engine that the tracker lists.
+// Incidents returns the incidents of an engine.
 func (t *Tracker) Incidents(id string) []*bursarv1.Incident {
 	if e := t.entries[id]; e != nil {
 		return e.incidents.messages()
@@ -181,12 +181,12 @@ func (t *Tracker) Incidents(id string) []*bursarv1.Incident {
 	return nil
 }
 
-// cpuJudged is how many measurements after its start an agent can say that an engine does not use
-// too much CPU: it takes some to know a mean.
+// cpuJudged is how many measurements an agent needs after its start before it can say that an
+// engine does not use too much CPU: a mean needs several.
 const cpuJudged = 5
 
-// noteOverUse counts the over-uses that a measurement has found. An over-use that was stored as
-// going on when the last incarnation ended is not counted again if it still does.
+// noteOverUse counts the over-uses of a measurement. An over-use that was stored as ongoing when
+// the last incarnation ended is not counted again if it still goes on.
 func (t *Tracker) noteOverUse(now time.Time, e *entry, usage *Usage, over []policy.OverUse) {
 	e.judged++
 	for _, o := range over {

@@ -12,29 +12,29 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Left is a process of an engine that is not found by going down from the main process, nor from
-// the engine's reaper: an agent that starts again would not find it.
+// Left is a process of an engine that cannot be found among the descendants of the main process or
+// of the engine's reaper. A restarted agent would not find it.
 type Left struct {
 	PID       int32  `json:"pid"`
 	StartTime uint64 `json:"startTime"`
-	// Descends: it was seen to descend from the main process. Else the number of its session or
-	// group says that it is the engine's.
+	// Descends: an agent has seen that it descends from the main process. Otherwise its session or
+	// process group shows that it belongs to the engine.
 	Descends bool `json:"descends,omitempty"`
 }
 
-// leftover is what is known of an engine beyond its main process.
+// leftover is the state of an engine's other processes when its main process has ended.
 type leftover struct {
-	// end is how the main process ended while others lived on, and reported what was sent of it.
-	// Nil: it lives.
+	// end is how the main process ended while other processes lived on, and reported the last end
+	// that was sent. Nil: the main process lives.
 	end, reported *bursarv1.LeaderEnd
-	// asked is when a coordinator was asked to stop the others; zero: not yet.
+	// asked is when the agent asked a coordinator to stop the others; zero: not yet.
 	asked time.Time
-	// left are processes that have to be remembered, by pid.
+	// left are the processes to remember, by pid.
 	left []Left
 }
 
-// LeaderEnd is how the main process of an engine ended while others of it lived on; nil: it lives,
-// or there is no such engine.
+// LeaderEnd returns how the main process of an engine ended while others of it lived on. It is nil
+// if the main process lives, or if there is no such engine.
 func (t *Tracker) LeaderEnd(id string) *bursarv1.LeaderEnd {
 	if e := t.entries[id]; e != nil && e.tracked() {
 		return e.over.end
@@ -42,7 +42,7 @@ func (t *Tracker) LeaderEnd(id string) *bursarv1.LeaderEnd {
 	return nil
 }
 
-// SetLeaderExit completes how the main process of an engine ended, if nobody knew that.
+// SetLeaderExit adds the exit status of an engine's main process, if it was unknown.
 func (t *Tracker) SetLeaderExit(id string, exit *bursarv1.ExitStatus) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || e.over.end == nil || e.over.end.GetExitStatus() != nil {
@@ -53,8 +53,8 @@ func (t *Tracker) SetLeaderExit(id string, exit *bursarv1.ExitStatus) {
 	t.setLeaderEnd(e, end)
 }
 
-// noteLeaderEnd takes what a measurement says of an engine's main process and of the others. When
-// it ended is known best at the first time; how it ended may be known later.
+// noteLeaderEnd takes the state of an engine's main process and of its other processes from a
+// measurement. The first measurement has the best time of the end; a later one may have the status.
 func (t *Tracker) noteLeaderEnd(e *entry, usage *Usage) {
 	if end := usage.LeaderEnd; end != nil {
 		end = proto.CloneOf(end)
@@ -89,8 +89,8 @@ func leaderEndPolicy(p policy.LeaderEnd) bursarv1.LeaderEndPolicy {
 	return bursarv1.LeaderEndPolicy_LEADER_END_POLICY_KEEP
 }
 
-// leaderStop returns the order to stop what lives on, if the policy wants that and no coordinator
-// was asked within the last StopGrace, or a tick.
+// leaderStop returns the order to stop the other processes, if the policy demands it and the agent
+// has not asked a coordinator within the last StopGrace or tick, whichever is longer.
 func (t *Tracker) leaderStop(e *entry, now time.Time) (DueStop, bool) {
 	end := e.over.end
 	if end == nil {
@@ -106,8 +106,8 @@ func (t *Tracker) leaderStop(e *entry, now time.Time) (DueStop, bool) {
 	}, true
 }
 
-// IsReaper reports whether a process is the reaper of another engine. What descends from it is not
-// known to be one engine's then.
+// IsReaper reports whether a process is the reaper of another engine. Then its descendants need not
+// all belong to one engine.
 func (t *Tracker) IsReaper(pid int32, startTime uint64, but string) bool {
 	for id, e := range t.entries {
 		if p := e.grant.GetProcess(); id != but && e.tracked() && p.GetReaperPid() == pid && p.GetReaperStartTime() == startTime {
@@ -117,7 +117,7 @@ func (t *Tracker) IsReaper(pid int32, startTime uint64, but string) bool {
 	return false
 }
 
-// Reaper returns the reaper of an engine, if it has one that no other engine has.
+// Reaper returns the reaper of an engine, unless it has none or shares it with another engine.
 func (t *Tracker) Reaper(id string) (pid int32, startTime uint64) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || !t.identified(e) {

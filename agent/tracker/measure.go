@@ -11,68 +11,69 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Measurement is one measurement of the machine and its engines. Use is measured before the
-// machine, so that memory which an engine takes in between counts twice rather than not at all.
+// Measurement is one measurement of the machine and its engines. The engines are measured before
+// the machine, so that memory which an engine takes in between counts twice rather than not at all.
 type Measurement struct {
 	Sample *bursarv1.HostSample
 	Usages []Usage
 }
 
-// Usage is what one engine used.
+// Usage is the measured use of one engine.
 type Usage struct {
 	ID string
-	// PID and StartTime say which process was measured: the allocation may have another by now.
+	// PID and StartTime identify the measured process: the allocation may have another one by now.
 	PID       int32
 	StartTime uint64
 	// MemoryBytes is all memory held, UnreclaimableBytes the part that the kernel cannot take
 	// back.
 	MemoryBytes        int64
 	UnreclaimableBytes int64
-	// UnsureBytes is the part of UnreclaimableBytes that may not be the engine's; a policy does not
-	// count it.
+	// UnsureBytes is the part of UnreclaimableBytes that may belong to another engine. Policies do
+	// not count it.
 	UnsureBytes int64
-	// PeakBytes is the most of it since the last sample, CacheBytes the page cache, and MappedBytes
-	// the files that its main process had mapped when that was read last.
+	// PeakBytes is the highest UnreclaimableBytes since the last sample, CacheBytes the page cache,
+	// and MappedBytes the files that its main process had mapped at the last reading of its maps.
 	PeakBytes, CacheBytes, MappedBytes int64
 	// HighestBytes and MarkBytes are those of peak.Seen.
 	HighestBytes, MarkBytes int64
 	Processes               int
-	// CPUMillis is the mean since the last sample, CPUTime all that the engine has used, as far as
-	// this incarnation of the agent knows.
+	// CPUMillis is the mean since the last sample. CPUTime is the engine's total, as far as this
+	// incarnation of the agent knows it.
 	CPUMillis int64
 	CPUTime   time.Duration
-	// Partial: a part of it could not be measured. It used that much or more.
+	// Partial: some processes could not be measured. The engine used that much or more.
 	Partial bool
-	// Orphaned: the engine's process has ended, others that it started are left. Their memory is
-	// not free: they keep the engine's entitlement until they are gone, or it is released.
+	// Orphaned: the engine's process has ended, but processes that it started live on. Their memory
+	// is not free: they keep the engine's entitlement until they end, or the allocation is
+	// released.
 	Orphaned bool
-	// LeaderEnd is when and how the engine's process ended, if others of it lived on for more than
-	// a moment. The policy is left to the tracker.
+	// LeaderEnd is when and how the engine's process ended, if other processes of it lived on for
+	// more than a moment. The tracker fills in the policy.
 	LeaderEnd *bursarv1.LeaderEnd
-	// Left are the processes that have to be remembered, by pid.
+	// Left are the processes to remember, by pid.
 	Left []Left
-	// Ended: the engine's process has ended and none is left. Exit says how its own process ended,
-	// if that is known, Reason how the engine did, and ErrorOutput what it wrote last.
+	// Ended: no process of the engine is left. Exit is the status of its main process, if known,
+	// Reason the reason of the engine's end, and ErrorOutput its last output.
 	Ended               bool
 	Exit                *bursarv1.ExitStatus
 	Reason, ErrorOutput string
-	// NotBegun: nothing of it was executed.
+	// NotBegun: the engine's program was not executed.
 	NotBegun bool
-	// Marks are what the kernel says at the end.
+	// Marks are the kernel's counters at the end.
 	Marks peak.Marks
 
-	// over is what of it is beyond the entitlement, by all samples up to this one.
+	// over is the over-use by all samples up to this one.
 	over []policy.OverUse
 }
 
-// ProcessEnded is the reason of an end of which nothing else is known.
+// ProcessEnded is the reason of an end about which nothing else is known.
 const ProcessEnded = "process ended"
 
-// cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a
-// report.
+// cpuNoise is the largest change of an engine's CPU use, in thousandths of a core, that is not
+// reported.
 const cpuNoise = 10
 
-// cpuTimeStep is how much processor time a report waits for that has nothing else to say.
+// cpuTimeStep is the processor time after which an engine is reported that has no other change.
 const cpuTimeStep = 30 * time.Second
 
 // Fresh reports whether the last sample is new enough to decide on a grant.
@@ -80,7 +81,7 @@ func (t *Tracker) Fresh(now time.Time) bool {
 	return t.sample != nil && now.Sub(t.sampled) <= freshFor(t.tick)
 }
 
-// Measure takes a measurement that was made at now, and returns the engines that ended by it.
+// Measure applies a measurement that was made at now, and returns the ends of engines in it.
 func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 	t.sample, t.sampled, t.available, t.notices = m.Sample, now, nil, nil
 	judged := make(map[*entry]bool, len(m.Usages))
@@ -112,7 +113,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			continue
 		}
 		if e.usage == nil && e.reported == nil {
-			t.urgent = true // users want to see what the new engine uses
+			t.urgent = true // users want to see the use of the new engine
 		}
 		e.peak.seen.Add(peak.Seen{
 			Bytes:      max(usage.UnreclaimableBytes, usage.PeakBytes) - usage.UnsureBytes,
@@ -133,10 +134,10 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 	return ends
 }
 
-// Sample is the machine as last measured; nil before the first time.
+// Sample returns the last sample of the machine; nil before the first one.
 func (t *Tracker) Sample() *bursarv1.HostSample { return t.sample }
 
-// of reports whether this is what was measured of the process.
+// of reports whether the usage is that of this process.
 func (u *Usage) of(p *bursarv1.Process) bool {
 	return u.PID == p.GetPid() && u.StartTime == p.GetStartTime()
 }
@@ -145,8 +146,8 @@ func (u *Usage) measured() *bursarv1.Resource {
 	return &bursarv1.Resource{MemoryBytes: &u.MemoryBytes, CpuMillis: &u.CPUMillis}
 }
 
-// differs reports whether the coordinator should hear of the change. All of memory counts, because
-// the headroom that the coordinator computes must be that of the sample it comes with.
+// differs reports whether the change must be reported. Each change of memory must, because the
+// coordinator computes the headroom from the sample in the same report.
 func (u *Usage) differs(reported *Usage) bool {
 	if reported == nil {
 		return true
@@ -157,17 +158,18 @@ func (u *Usage) differs(reported *Usage) bool {
 		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }
 
-// SetAvailable takes what is available at this moment, in bytes: grants are decided by that, and
-// not by a sample that may be a tick old. What engines use is still the sample's, so it counts
-// only if it is less than the sample says.
+// SetAvailable sets the memory that is available at this moment, in bytes. It is for decisions on
+// grants, because the sample may be a tick old. The use of engines is still the sample's, so the
+// value counts only if it is lower than the sample's.
 func (t *Tracker) SetAvailable(available int64) { t.available = &available }
 
-// Headroom is the memory in bytes that the last sample, and the last SetAvailable since, leave for
-// new grants: available - safety - what was promised and is not touched yet. Below zero, more was
-// promised than there is. It is unknown before the first sample, and if the sample could not tell.
+// Headroom is the memory in bytes for new grants, by the last sample and the last SetAvailable
+// since: available - safety - promised memory that is not touched yet. Below zero, the promises
+// exceed the memory. It is unknown before the first sample, and if the sample has no available
+// memory.
 func (t *Tracker) Headroom() (bytes int64, known bool) { return t.headroomWithout(nil) }
 
-// headroomWithout leaves out the promise to one entry.
+// headroomWithout is Headroom without the promise to one entry.
 func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	if t.sample == nil || t.sample.MemoryAvailableBytes == nil {
 		return 0, false
@@ -183,8 +185,8 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	return headroom, true
 }
 
-// AwaitsRoom reports whether a grant would be refused for lack of memory, by what the last answer
-// to a Sync said, which is older than the grant: allocations may have ended since.
+// AwaitsRoom reports whether the host would refuse a grant for lack of memory although allocations
+// may have ended since: the last answer to a Sync is older than the grant.
 func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	headroom, known := t.Headroom()
 	asked := grant.GetEntitled().GetMemoryBytes()
@@ -193,8 +195,8 @@ func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	return awaits
 }
 
-// promised is the memory that the allocation may still touch beyond what the sample showed: all of
-// it if it is newer than the sample, or nothing of it was measured. Page cache is not touched
+// promised is the memory that the allocation may still touch beyond its use in the sample: all of
+// its entitlement if it is newer than the sample, or was not measured. Page cache is not touched
 // memory, as the kernel takes it back for others.
 func (e *entry) promised() int64 {
 	promise := e.grant.GetEntitled().GetMemoryBytes()
@@ -204,8 +206,8 @@ func (e *entry) promised() int64 {
 	return max(0, promise)
 }
 
-// freshFor is how long a sample can be the base of a last word: the time to the next, and as much
-// again for one that is slow.
+// freshFor is how long a sample is good for a final check of a grant: the time to the next sample,
+// and as much again for a slow one.
 func freshFor(tick time.Duration) time.Duration {
 	const most, slow = 30 * time.Second, time.Second
 	if tick == 0 {
@@ -214,9 +216,9 @@ func freshFor(tick time.Duration) time.Duration {
 	return min(most, 2*tick+slow)
 }
 
-// lastWord checks a new grant against the newest sample, which the coordinator may not have seen
-// when it granted, and refuses it if the memory is not there, or if the host refuses new engines.
-// It reports whether the grant stands.
+// lastWord checks a new grant against the newest sample, which the coordinator may not have had. It
+// refuses the grant if there is not enough memory, or if the host refuses new engines. It reports
+// whether the grant stands.
 func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	asked := e.grant.GetEntitled().GetMemoryBytes()
 	if asked == 0 && t.sample.GetRefusal() == "" {
@@ -236,7 +238,7 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	return false
 }
 
-// closedFor says why the host takes no grants now; empty: it does.
+// closedFor returns the reason why the host takes no grants now; empty if it takes them.
 func (t *Tracker) closedFor(fresh bool) string {
 	switch refusal := t.sample.GetRefusal(); {
 	case refusal != "":

@@ -11,23 +11,23 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Verdict is what an allocation that reached the agent is to it.
+// Verdict says how the tracker treats an allocation that has reached the agent.
 type Verdict uint8
 
 const (
-	// Passed means that there is nothing to hold, because it does not count here, has ended, or is
-	// older than what is known.
+	// Passed means that the tracker holds nothing: the allocation is of another host, has ended, or
+	// is older than the tracker's record.
 	Passed Verdict = iota
-	// Held means that it counts on this host, as it is.
+	// Held means that the allocation counts on this host.
 	Held
-	// Vetoed means that it is a grant that there is no memory for. It counts as refused, and the
-	// next Sync says so.
+	// Vetoed means that the host has no memory for the grant. It counts as refused, and the next
+	// Sync reports that.
 	Vetoed
 )
 
-// Observe takes an allocation from the answer of a call that was forwarded, such as Allocate or
-// Confirm. Such an answer does not say which epoch it is from: asOf is the Epoch when the call was
-// sent, so that whatever a later epoch says prevails.
+// Observe takes an allocation from the answer of a forwarded call, such as Allocate or Confirm.
+// Such an answer does not contain its epoch. asOf is the Epoch when the call was sent, so that a
+// later epoch prevails.
 func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Verdict {
 	if a.GetId() == "" || a.GetHostId() != t.host.ID {
 		return Passed
@@ -36,14 +36,14 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	switch a.GetState() {
 	case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
 		if e == nil && a.GetRevision() <= t.seen {
-			// All that lived by then has come with a Sync: this one has ended, or waits again. It
-			// does not matter who led when the call was sent. If the store was put back since,
-			// revisions say nothing; then it is asked for once more.
+			// A Sync has brought all allocations that lived at that revision: this one has ended,
+			// or waits again. It does not matter which coordinator led when the call was sent. If
+			// the store was restored since, revisions mean nothing; then the caller asks once more.
 			return Passed
 		}
 		return t.accept(now, a, asOf, true)
 	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
-		// Not for good: it may be granted, or adopted, later.
+		// It may be granted, or adopted, later.
 		if e == nil || e.before(a, asOf) {
 			t.giveUp(a, asOf)
 		}
@@ -55,9 +55,9 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	return Passed
 }
 
-// giveUp forgets an allocation that did not become an engine, as far as the ledger knows. If the
-// engine is here, the ledger was put back to a time before it, or has taken the host for lost.
-// Then all that runs is reported, for the ledger to take over.
+// giveUp forgets an allocation that, for the ledger, did not become an engine. If the engine runs
+// here, the ledger was restored to a time before it, or has taken the host for lost. Then the next
+// Sync reports all engines, so that the ledger can adopt them.
 func (t *Tracker) giveUp(a *bursarv1.Allocation, epoch uint64) {
 	if e := t.entries[a.GetId()]; e != nil && e.tracked() {
 		t.full = true
@@ -66,25 +66,24 @@ func (t *Tracker) giveUp(a *bursarv1.Allocation, epoch uint64) {
 	t.forget(a, epoch)
 }
 
-// Knows reports whether the allocation is, or was a moment ago, one of this host.
+// Knows reports whether the allocation is one of this host, or was until a moment ago.
 func (t *Tracker) Knows(id string) bool { return t.entries[id] != nil }
 
-// Released notes that an allocation was given back by a call that did not return it: the
-// coordinator does not know it.
+// Released notes that a call released an allocation that the coordinator does not know.
 func (t *Tracker) Released(id string) {
 	if e := t.entries[id]; e != nil && e.phase != ended {
 		t.forget(e.grant, e.epoch)
 	}
 }
 
-// accept holds a grant of an epoch, or, if it is vetted, may refuse it.
+// accept holds a grant of an epoch. If vetted is set, it checks the grant and may refuse it.
 func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
 	e := t.entries[a.GetId()]
 	switch {
 	case e == nil:
 		e = &entry{}
 	case e.phase == ended:
-		return Passed // the tombstone says what became of it
+		return Passed // the tombstone has the result
 	case !e.before(a, epoch):
 		t.takeSeal(e, a, epoch)
 		return e.verdict()
@@ -106,7 +105,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
 		e.usage, e.judgement, e.over, e.cpuTime, e.begun = nil, policy.Judgement{}, leftover{}, cpuTime{}, begun{}
 	}
-	if e.over.end == nil { // an agent that has lost its state hears it from the coordinator
+	if e.over.end == nil { // an agent that has lost its state learns it from the coordinator
 		e.over.end, e.over.reported = a.GetLeaderEnd(), a.GetLeaderEnd()
 	}
 	t.put(e)
@@ -121,8 +120,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	return Held
 }
 
-// takeSeal keeps the seal of a grant that is known already: a coordinator makes a new one from time
-// to time.
+// takeSeal stores the new seal of a known grant: a coordinator renews seals from time to time.
 func (t *Tracker) takeSeal(e *entry, a *bursarv1.Allocation, epoch uint64) {
 	if !e.tracked() || e.epoch != epoch || e.grant.GetRevision() != a.GetRevision() || len(a.GetSeal()) == 0 || bytes.Equal(a.GetSeal(), e.grant.GetSeal()) {
 		return
@@ -132,8 +130,8 @@ func (t *Tracker) takeSeal(e *entry, a *bursarv1.Allocation, epoch uint64) {
 	t.unsaved.add(a.GetId())
 }
 
-// before reports whether the entry is older than the allocation that has come now. A reservation
-// that became active is always newer.
+// before reports whether the entry is older than the allocation that has just come. An active
+// allocation is always newer than its reservation.
 func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
 	known := e.grant.GetState()
 	latest := a.GetState()
@@ -145,7 +143,8 @@ func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
 	case e.phase == held && known == reserved && latest == active:
 		return true
 	case e.phase == held && known == active && latest == reserved:
-		// a life does not go back; a ledger that did hears of the engine with the next full Sync
+		// states do not go back; a ledger that was restored learns of the engine with the next full
+		// Sync
 		return false
 	}
 	return e.epoch < epoch || e.epoch == epoch && e.grant.GetRevision() < a.GetRevision()
@@ -162,8 +161,8 @@ func (e *entry) verdict() Verdict {
 	}
 }
 
-// forget keeps of an allocation only that it ended, until every answer that may still be under way
-// is known to be newer.
+// forget remembers of an allocation only that it ended, until each answer that may still arrive is
+// known to be newer.
 func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 	e := t.entries[a.GetId()]
 	if e != nil && e.phase == ended {
@@ -200,14 +199,14 @@ func rebooted(now time.Time, id string) *bursarv1.EngineEnd {
 	return &bursarv1.EngineEnd{AllocationId: id, EndTime: timestamppb.New(now), Reason: "host rebooted"}
 }
 
-// Refusal is why a grant was refused.
+// Refusal is the reason why the host refused a grant.
 type Refusal struct {
 	Headroom int64 // bytes; 0 if it was not known
-	// Reason is empty if the memory is not there.
+	// Reason is empty if there is not enough memory.
 	Reason string
 }
 
-// Veto returns why a grant was refused, until the coordinator has heard of it.
+// Veto returns the refusal of a grant, until the coordinator has received it.
 func (t *Tracker) Veto(id string) (r Refusal, pending bool) {
 	if e := t.entries[id]; e != nil && e.phase == vetoed {
 		return e.refusal, true

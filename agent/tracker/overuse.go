@@ -13,16 +13,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Notice is that an engine's over-use of a dimension has begun or ended.
+// Notice says that an engine's over-use of a dimension has begun or ended.
 type Notice struct {
 	ID      string
 	OverUse policy.OverUse
-	// Ended: it is over, and OverUse is what it was.
+	// Ended: the over-use has ended, and OverUse is its last state.
 	Ended bool
 }
 
-// DueStop is an engine that its policy wants stopped: for over-use, or because its main process has
-// ended.
+// DueStop is an engine to stop by its policy: for over-use, or because its main process has ended.
 type DueStop struct {
 	ID     string
 	Grace  time.Duration // between SIGTERM and SIGKILL
@@ -31,17 +30,16 @@ type DueStop struct {
 	AtLeaderEnd bool // because its main process has ended
 }
 
-// SetPolicies says what is done about over-use from the next measurement on, and how far
-// measurements are apart. Before that every engine has the default policy, and its use of CPU is
-// not judged.
+// SetPolicies sets the policies from the next measurement on, and the time between measurements.
+// Before that every engine has the default policy, and its use of CPU is not judged.
 func (t *Tracker) SetPolicies(policies policy.Set, tick time.Duration) {
 	t.policies, t.tick = policies, tick
 }
 
-// Policy is that of an engine with these labels.
+// Policy returns the policy of an engine with these labels.
 func (t *Tracker) Policy(labels map[string]string) policy.Policy { return t.policies.For(labels) }
 
-// policyOf is that of an entry, whose launcher may have asked for a limit.
+// policyOf returns the policy of an entry. Its launcher may have asked for a limit.
 func (t *Tracker) policyOf(e *entry) policy.Policy {
 	p := t.policies.For(e.grant.GetLabels())
 	if t.identified(e) && e.grant.GetProcess().GetLimit() {
@@ -50,11 +48,11 @@ func (t *Tracker) policyOf(e *entry) policy.Policy {
 	return p
 }
 
-// Notices returns what the last measurement has changed.
+// Notices returns the changes by the last measurement.
 func (t *Tracker) Notices() []Notice { return t.notices }
 
-// DueStops are the engines that are to be stopped now, by id. It goes by the last measurement. It
-// leaves out engines that are stopping already, and those that this agent was not shown.
+// DueStops returns the engines to stop now, by id, according to the last measurement. It omits
+// engines that are stopping already, and those that this agent has not identified.
 func (t *Tracker) DueStops(now time.Time) []DueStop {
 	var list []DueStop
 	for _, e := range t.inOrder() {
@@ -75,7 +73,7 @@ func reasonOf(s policy.Stop) string {
 		resource.ApproximateMemory(s.UsedBytes), resource.ApproximateMemory(s.EntitledBytes), s.For.Round(time.Second))
 }
 
-// StopAsked notes that a coordinator was asked for a stop; the zero time says that none heard.
+// StopAsked notes when a coordinator was asked for a stop; zero means that none was reached.
 func (t *Tracker) StopAsked(stop DueStop, at time.Time) {
 	switch e := t.entries[stop.ID]; {
 	case e == nil:
@@ -99,14 +97,14 @@ func (t *Tracker) OverUses() map[OverUseKind]int {
 	return counts
 }
 
-// OverUseKind is what engines in over-use are counted by.
+// OverUseKind is the key by which OverUses counts.
 type OverUseKind struct {
 	Dimension string
 	Action    policy.Action
 }
 
-// judge compares a sample with what the engine is entitled to now. A nil usage says that there is
-// none.
+// judge compares a sample with the engine's current entitlement. A nil usage means that there is no
+// sample.
 func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	entitled := e.grant.GetEntitled()
 	terms := policy.Terms{
@@ -133,7 +131,7 @@ func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	after := e.judgement.OverUses()
 	t.noteOverUse(now, e, usage, after)
 	if e.usage != nil && !slices.EqualFunc(e.usage.over, after, policy.OverUse.Equal) {
-		changed := *e.usage // it may be the one that the coordinator has
+		changed := *e.usage // the coordinator may have the old one
 		changed.over = after
 		e.usage = &changed
 	}
@@ -151,7 +149,7 @@ func (t *Tracker) notice(id string, before, after []policy.OverUse, ended bool) 
 	}
 }
 
-// overUses returns what a judgement found, as messages of the contract.
+// overUses converts over-uses to messages of the contract.
 func overUses(list []policy.OverUse) []*bursarv1.OverUse {
 	var messages []*bursarv1.OverUse
 	for _, o := range list {

@@ -9,28 +9,28 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// begun is what is known of the start of an engine that this agent has launched.
+// begun is the start of an engine that this agent has launched.
 type begun struct {
-	// logDirectory is where its output goes, once it may have run; empty: it has not.
+	// logDirectory is the directory of its output; empty if the engine has not run yet.
 	logDirectory string
-	// phase is how far it is, if this agent watches that. Of the others, at is when it came to the
-	// phase, and reason why it failed.
+	// phase is its phase, if this agent watches its readiness. For later phases than starting, at
+	// is when it reached the phase, and reason why it failed.
 	phase  bursarv1.Phase
 	at     time.Time
 	reason string
-	// news: some of it was in no Sync yet.
+	// news: no Sync has reported some of this yet.
 	news bool
 }
 
-// SetBegun notes that an engine may have run, and where its output goes. If the agent watches when
-// it is ready, its phase is starting, unless its record says that it was ready or has failed.
+// SetBegun notes that an engine may have run, and the directory of its output. If the agent watches
+// its readiness, the phase is starting, unless its record says that it was ready or has failed.
 func (t *Tracker) SetBegun(id, logDirectory string, watched bool) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() {
 		return
 	}
 	if e.begun.logDirectory != logDirectory {
-		e.begun.logDirectory, e.begun.news = logDirectory, true // the answer to an order says it sooner
+		e.begun.logDirectory, e.begun.news = logDirectory, true // order answers say it sooner
 	}
 	if !watched || e.begun.phase != bursarv1.Phase_PHASE_UNSPECIFIED {
 		return
@@ -42,14 +42,14 @@ func (t *Tracker) SetBegun(id, logDirectory string, watched bool) {
 	e.begun.phase, e.begun.reason, e.begun.at, e.begun.news = phase, reason, at, true
 }
 
-// SetPhase notes that an engine that starts is ready, or has failed to be.
+// SetPhase notes that a starting engine is ready, or has failed.
 func (t *Tracker) SetPhase(id string, phase bursarv1.Phase, reason string, at time.Time) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() && e.phase != ended || e.begun.phase != bursarv1.Phase_PHASE_STARTING || !isResult(phase) {
 		return
 	}
 	e.begun.phase, e.begun.reason, e.begun.at, e.begun.news = phase, reason, at, true
-	if e.phase == ended { // it was found just before its end
+	if e.phase == ended { // the result came just before the end
 		e.tombstone = proto.CloneOf(e.tombstone)
 		e.begun.endIn(e.tombstone)
 	}
@@ -57,7 +57,7 @@ func (t *Tracker) SetPhase(id string, phase bursarv1.Phase, reason string, at ti
 	t.unsaved.add(id)
 }
 
-// endIn completes the report of the engine's end.
+// endIn copies the start into the report of the engine's end.
 func (b *begun) endIn(end *bursarv1.EngineEnd) {
 	end.LogDirectory = b.logDirectory
 	if isResult(b.phase) {
@@ -65,8 +65,7 @@ func (b *begun) endIn(end *bursarv1.EngineEnd) {
 	}
 }
 
-// Phase is how far an engine is whose readiness this agent watches; unspecified: it watches that of
-// no such engine.
+// Phase returns the phase of an engine whose readiness this agent watches; otherwise unspecified.
 func (t *Tracker) Phase(id string) bursarv1.Phase {
 	if e := t.entries[id]; e != nil && e.tracked() {
 		return e.begun.phase
@@ -79,7 +78,7 @@ func isResult(p bursarv1.Phase) bool {
 	return p == bursarv1.Phase_PHASE_READY || p == bursarv1.Phase_PHASE_FAILED
 }
 
-// showIn fills in the phase, unless the coordinator has said one that stays.
+// showIn sets the phase of an allocation, unless the coordinator has set a final one.
 func (b *begun) showIn(a *bursarv1.Allocation) {
 	if b.phase == bursarv1.Phase_PHASE_UNSPECIFIED || isResult(a.GetPhase()) {
 		return

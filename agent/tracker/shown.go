@@ -6,9 +6,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Shown returns an allocation that is held, as All does, or whose engine has ended and of which no
-// coordinator has heard that: then it is as it was, and end says how it ended. Both are nil for any
-// other.
+// Shown returns an allocation that is held, in the form of All, or one whose engine has ended and
+// whose end no coordinator knows yet. In the second case end says how it ended. Both results are
+// nil for any other allocation.
 func (t *Tracker) Shown(id string) (a *bursarv1.Allocation, end *bursarv1.EngineEnd) {
 	e := t.entries[id]
 	switch {

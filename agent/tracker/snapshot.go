@@ -6,39 +6,38 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Snapshot is what an agent must know again after its own restart. Reservations are not in it: the
+// Snapshot is the state that an agent must keep across its own restart. It has no reservations: the
 // coordinator has them.
 type Snapshot struct {
-	// Epoch is the highest seen, Leadership the number of the leadership that it is of (0: not
-	// known), StoreID the identity of the store behind it, and Cluster the name of the cluster
-	// (empty: not known).
+	// Epoch is the highest epoch seen, Leadership the number of its leadership (0: not known),
+	// StoreID the identity of its store, and Cluster the name of its cluster (empty: not known).
 	Epoch      uint64
 	Leadership uint64
 	StoreID    string
 	Cluster    string
-	// BootID is the boot that the engines' processes belong to.
+	// BootID is the boot of the engines' processes.
 	BootID string
 	// Engines are the full records of the active allocations with a process here.
 	Engines []*bursarv1.Allocation
-	// Left are processes of the engines, by allocation, that have to be remembered.
+	// Left are the processes of engines to remember, by allocation.
 	Left map[string][]Left
-	// Ended are the tombstones that were not acknowledged.
+	// Ended are the tombstones that the coordinator has not acknowledged.
 	Ended []*bursarv1.EngineEnd
 }
 
-// Change is what has become of some of a Snapshot's engines since.
+// Change is the change of some of a Snapshot's engines.
 type Change struct {
-	// Engines run, each with its record as it is now, and Ended have ended. Both replace what was
-	// known of them.
+	// Engines are the new records of running engines, Ended the tombstones of ended ones. Both
+	// replace the earlier records.
 	Engines []*bursarv1.Allocation
 	Ended   []*bursarv1.EngineEnd
 	// Left is as in a Snapshot, of these engines.
 	Left map[string][]Left
-	// Gone are allocations that a Snapshot does not show any more.
+	// Gone are allocations that a Snapshot no longer contains.
 	Gone []string
 }
 
-// unsaved is what is not stored yet: all, or what became of some allocations.
+// unsaved says which changes are not stored yet: all, or those of some allocations.
 type unsaved struct {
 	all bool
 	ids map[string]struct{}
@@ -54,10 +53,10 @@ func (u *unsaved) add(id string) {
 // Unsaved reports whether a Snapshot would differ from the last one.
 func (t *Tracker) Unsaved() bool { return t.unsaved.all || len(t.unsaved.ids) > 0 }
 
-// SaveAll says that what was stored is not there any more.
+// SaveAll says that the stored state is lost.
 func (t *Tracker) SaveAll() { t.unsaved.all = true }
 
-// Snapshot returns what to store, in the order of the ids.
+// Snapshot returns the state to store, in the order of the ids.
 func (t *Tracker) Snapshot() Snapshot {
 	t.takeUnsaved()
 	s := Snapshot{Epoch: t.epoch, Leadership: t.leadership, StoreID: t.storeID, Cluster: t.cluster, BootID: t.host.BootID}
@@ -73,9 +72,9 @@ func (t *Tracker) Snapshot() Snapshot {
 	return s
 }
 
-// Change returns what to store in addition to what was stored before: as much as has changed,
-// however many engines there are. It is not enough if more than engines has changed, such as the
-// epoch. Then nothing is taken, and a Snapshot says all.
+// Change returns the changes to store in addition to the earlier state. Its cost depends on the
+// number of changes, not on that of engines. If something other than engines has changed, such as
+// the epoch, enough is false, and the caller must store a Snapshot.
 func (t *Tracker) Change() (c Change, enough bool) {
 	if t.unsaved.all {
 		return Change{}, false
@@ -95,7 +94,7 @@ func (t *Tracker) Change() (c Change, enough bool) {
 	return c, true
 }
 
-// withLeft adds what has to be remembered of an engine.
+// withLeft adds the processes to remember of an engine.
 func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
 	if len(e.over.left) == 0 {
 		return all
@@ -107,7 +106,8 @@ func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
 	return all
 }
 
-// record is what a Snapshot has of an engine, with what a later incarnation cannot measure again.
+// record returns an engine's record in a Snapshot. It includes data that a later incarnation cannot
+// measure again.
 func (e *entry) record() *bursarv1.Allocation {
 	use := e.use()
 	ended := e.over.end != nil && !proto.Equal(e.over.end, e.grant.GetLeaderEnd())
@@ -127,11 +127,11 @@ func (e *entry) record() *bursarv1.Allocation {
 	return a
 }
 
-// stored reports whether an entry is an engine that a Snapshot shows. The coordinator names those
-// again that were not shown here.
+// stored reports whether a Snapshot contains the entry. It contains engines that this agent has
+// identified. The coordinator sends the others again.
 func (t *Tracker) stored(e *entry) bool { return e.tracked() && t.identified(e) }
 
-// NotSaved says that what was taken last, a Snapshot or a Change, could not be stored.
+// NotSaved says that the last Snapshot or Change could not be stored.
 func (t *Tracker) NotSaved() {
 	t.unsaved.all = t.unsaved.all || t.taken.all
 	for id := range t.taken.ids {
@@ -141,18 +141,18 @@ func (t *Tracker) NotSaved() {
 
 func (t *Tracker) takeUnsaved() { t.taken, t.unsaved = t.unsaved, unsaved{} }
 
-// Stats are sums over the host's allocations as the agent knows them.
+// Stats are sums over the host's allocations.
 type Stats struct {
 	Reserved, Engines, Leases, Orphaned int
 	Tombstones, Vetoes                  int
-	// Entitled is what reserved and active allocations are entitled to, Used what the engines'
-	// processes were measured to use.
+	// Entitled is the entitlement of reserved and active allocations, Used the measured use of the
+	// engines' processes.
 	EntitledMemory, EntitledCPU int64
 	UsedMemory, UsedCPU         int64
 	UnreclaimableMemory         int64
 }
 
-// Stats counts.
+// Stats returns the current sums.
 func (t *Tracker) Stats() Stats {
 	var s Stats
 	for _, e := range t.entries {

@@ -8,37 +8,36 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// sums are over all entries, so that a call need not go through them.
+// sums are totals over all entries, so that a call need not visit all entries.
 type sums struct {
 	digest   uint64 // of the FNV-1a hashes of the ids of all engines; it wraps
 	promised int64  // bytes of memory
-	// engines are, by process, the ids of the allocations whose engine it is: one, unless a
-	// coordinator says otherwise.
+	// engines maps a process to the ids of its allocations: one, unless a coordinator has several.
 	engines map[processKey][]string
-	// claims are the processes that calls under way are about to make engines.
+	// claims are the processes that calls in flight are about to make engines.
 	claims map[processKey]claim
 }
 
-// claim is that of one allocation, by so many calls.
+// claim is the claim of one allocation, by a number of calls.
 type claim struct {
 	id    string
 	calls int
 }
 
-// processKey is a process across reuse of its pid; the zero value is none.
+// processKey identifies a process across reuse of its pid; the zero value is no process.
 type processKey struct {
 	pid       int32
 	startTime uint64
 }
 
-// share is what an entry has in the sums.
+// share is the part of one entry in the sums.
 type share struct {
 	digest   uint64
 	promised int64
 	engine   processKey
 }
 
-// put enters an entry by its id, in place of another.
+// put stores an entry by its id, and replaces an earlier one.
 func (t *Tracker) put(e *entry) {
 	id := e.grant.GetId()
 	if before := t.entries[id]; before != nil && before != e {
@@ -57,7 +56,7 @@ func (t *Tracker) remove(id string) {
 	delete(t.shown, id)
 }
 
-// count brings the sums up to date with an entry whose phase, grant or usage has changed.
+// count updates the sums after a change of an entry's phase, grant or usage.
 func (t *Tracker) count(e *entry) {
 	var s share
 	if e.phase == held {
@@ -107,10 +106,10 @@ func (t *Tracker) EngineOf(pid int32, startTime uint64) (id string, ok bool) {
 }
 
 // Claim reserves a process for a call that is about to make it the engine of an allocation, until
-// Unclaim. If the process is that of another allocation, or reserved for another one, Claim returns
-// that one's id and reserves nothing. Another user's engine that only a coordinator knows does not
-// count: anybody may name any pid there, and the coordinator prefers a process that an agent has
-// seen.
+// Unclaim. If the process belongs to another allocation, or is reserved for one, Claim returns that
+// allocation's id and reserves nothing. It ignores another user's engine that only a coordinator
+// knows: any caller may give a coordinator any pid, and the coordinator prefers a process that an
+// agent has identified.
 func (t *Tracker) Claim(id string, p *bursarv1.Process) (other string) {
 	key := processKey{p.GetPid(), p.GetStartTime()}
 	for _, has := range t.sums.engines[key] {
@@ -141,7 +140,7 @@ func (t *Tracker) Unclaim(p *bursarv1.Process) {
 	}
 }
 
-// userOf is the user who has the rights of an allocation; empty if it is not known here.
+// userOf returns the user that owns an allocation; empty if not known here.
 func (t *Tracker) userOf(id string) string {
 	if e := t.entries[id]; e != nil {
 		return cmp.Or(e.grant.GetActingUser(), e.grant.GetLabels()[userLabel])

@@ -18,8 +18,8 @@ func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
 	}
 }
 
-// Registered takes the answer to a registration. A Sync that reports everything must follow. The
-// error is an *EpochError.
+// Registered processes the answer to a registration. A full Sync must follow. The error is an
+// *EpochError.
 func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
 	if t.refuses(r) {
 		return &EpochError{Got: r.GetEpoch(), Have: t.epoch}
@@ -31,23 +31,23 @@ func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
 	return nil
 }
 
-// led is an answer, with the leadership that it is of.
+// led is an answer that carries its leadership.
 type led interface {
 	GetEpoch() uint64
 	GetLeadership() uint64
 }
 
-// refuses reports whether an answer must not be taken: it is of an older epoch, or of another
-// leadership of the same number. A store that was put back has given that epoch out twice, and the
-// coordinator learns so from the next report. An answer of an epoch that is out of reach is
-// refused too: it is from no coordinator of ours, and after it the answers of ours would be
-// refused.
+// refuses reports whether an answer must be ignored. This is so if it has an older epoch, or the
+// same epoch of another leadership. In the second case a restored store has given out the epoch
+// twice, and the coordinator learns that from the next report. An answer whose epoch is out of
+// reach is refused too: it is not from a coordinator of this cluster, and if the tracker took it,
+// it would refuse the answers of this cluster.
 func (t *Tracker) refuses(r led) bool {
 	other := r.GetLeadership() != t.leadership && r.GetLeadership() != 0 && t.leadership != 0
 	return r.GetEpoch() < t.epoch || r.GetEpoch() == t.epoch && other || t.epoch != 0 && !discovery.Believable(r.GetEpoch(), t.epoch)
 }
 
-// enter notes a leadership. Revisions of an older one mean nothing in it.
+// enter stores the leadership of an answer. Revisions of an older one mean nothing in it.
 func (t *Tracker) enter(r led, storeID string) {
 	if r.GetEpoch() != t.epoch {
 		t.unsaved.all = true
@@ -69,12 +69,12 @@ func (t *Tracker) setInterval(interval time.Duration) {
 	}
 }
 
-// Resync makes the agent register again and report everything: the coordinator has said that it
-// does not know the host.
+// Resync makes the agent register again and send a full report, because the coordinator does not
+// know the host.
 func (t *Tracker) Resync() { t.registered, t.full, t.seen, t.resyncAfter = false, true, 0, 0 }
 
-// BuildSync returns the next heartbeat. One that is never answered loses nothing: the next one
-// says it again.
+// BuildSync returns the next heartbeat. If a heartbeat gets no answer, the next one repeats its
+// content.
 func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	t.sequence++
 	t.urgent, t.refusing = false, false
@@ -109,7 +109,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	return r
 }
 
-// report is the engine's part of the next Sync; nil if the coordinator knows all there is.
+// report returns the engine's part of the next Sync; nil if there is nothing new.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError ||
 		e.over.end != e.over.reported || e.noted || e.begun.news || e.memoryLimit != e.reportedMemoryLimit

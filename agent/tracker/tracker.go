@@ -12,45 +12,45 @@ import (
 )
 
 const (
-	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift
+	// fullEvery is how often a Sync reports all engines and asks for all grants, so that no drift
 	// stays.
 	fullEvery = 10 * time.Minute
-	// mostResyncAfter bounds how long a coordinator can put off a registration. After 5 min without
-	// one it takes the host for lost.
+	// mostResyncAfter bounds how long a coordinator can put off a registration. It takes a host for
+	// lost after 5 min without one.
 	mostResyncAfter = 2 * time.Minute
-	// defaultInterval is the time between two Syncs if no coordinator has said it.
+	// defaultInterval is the time between two Syncs until a coordinator sets it.
 	defaultInterval = 5 * time.Second
 )
 
-// Host is what an agent announces of its machine.
+// Host is the agent's announcement of its machine.
 type Host struct {
 	ID      string
 	Address string
 	Labels  map[string]string
-	// Capacity is what may be given away at most, Protected the part of it that never is.
+	// Capacity is the host's whole capacity, Protected the part of it that is never granted.
 	Capacity  *bursarv1.Resource
 	Protected *bursarv1.Resource
 	BootID    string
 	// MachineID and PIDNamespace are as in a RegisterRequest.
 	MachineID, PIDNamespace string
 	Version                 string
-	// Incarnation must be higher at every start.
+	// Incarnation must grow with each start.
 	Incarnation uint64
 }
 
-// Tracker is the agent's knowledge of its allocations. See the package comment.
+// Tracker holds the agent's knowledge of its allocations. See the package comment.
 type Tracker struct {
 	host    Host
 	entries map[string]*entry
-	// shown are the processes, by allocation, that were shown to this agent and found to be what
-	// they claim. It is no part of an entry: a process is shown before the coordinator confirms
-	// it, and there may be no entry until then. An engine that only the coordinator knows is
-	// measured, but it is never killed on the coordinator's word: anybody who reaches a
-	// coordinator may have given it any pid.
+	// shown are the processes, by allocation, that this agent has identified: it has checked that
+	// they are the engines that they claim to be. It is not part of an entry, because an agent
+	// identifies a process before the coordinator confirms it, and there may be no entry until
+	// then. The agent measures an engine that only the coordinator knows, but never kills it on the
+	// coordinator's word: any caller of a coordinator may have given it any pid.
 	shown map[string]*bursarv1.Process
 
 	epoch      uint64 // the highest seen
-	leadership uint64 // whose epoch that is; 0: not known
+	leadership uint64 // of that epoch; 0: not known
 	storeID    string
 	cluster    string // the name; empty: not known
 	others     []*bursarv1.ClusterIdentity
@@ -63,16 +63,16 @@ type Tracker struct {
 
 	registered bool
 	full       bool // the next Sync reports everything
-	resized    bool // the capacity is not what the coordinator was told
+	resized    bool // the coordinator has an older capacity
 	urgent     bool
 	refusing   bool // a grant was refused since the last Sync was built, or is about to be
 	draining   bool
-	// resyncAfter is how long the host need not register although it has to; 0: at once.
+	// resyncAfter is how long a due registration may wait; 0: it is due at once.
 	resyncAfter time.Duration
 
 	sample  *bursarv1.HostSample
 	sampled time.Time
-	// available is what SetAvailable has taken since the sample, in bytes; nil: nothing.
+	// available is the last value of SetAvailable since the sample, in bytes; nil: none.
 	available      *int64
 	reportedSample *bursarv1.HostSample // that of the last Sync that was answered
 
@@ -80,14 +80,14 @@ type Tracker struct {
 	tick     time.Duration // between two measurements
 	notices  []Notice      // of the last one
 
-	// unsaved is what has changed of a Snapshot since the last one was taken to be stored; taken
-	// is what that one stores.
+	// unsaved are the changes since the last Snapshot or Change; taken are the changes that the
+	// last one contains.
 	unsaved, taken unsaved
 
 	sums sums
 }
 
-// phase is what an entry is to the agent.
+// phase is the phase of an entry.
 type phase uint8
 
 const (
@@ -105,31 +105,30 @@ type entry struct {
 
 	// Of an engine:
 	usage     *Usage // of the last sample; nil: none yet
-	reported  *Usage // as the coordinator has it, for all that is known
-	pending   bool   // was sent in a Sync that is not answered
+	reported  *Usage // the last usage that the coordinator is known to have
+	pending   bool   // sent in a Sync that is not answered yet
 	judgement policy.Judgement
 	peak      peakUse
 	cpuTime   cpuTime
-	// incidents are what has happened in its life, and kept what of that is stored: as it was when
-	// one began or ended. noted: one has since the last report.
+	// incidents are those of its life, and kept their stored part: as of the last begin or end of
+	// one. noted: one has begun or ended since the last report.
 	incidents incidents
 	kept      []*bursarv1.Incident
 	noted     bool
-	// rule is what is done about its over-use, by the last time that it was judged; nil: it was
-	// not.
+	// rule is the over-use rule of the last judgement; nil: not judged yet.
 	rule *bursarv1.OverUseRule
-	// judged is how often its use was judged since this incarnation knows it.
+	// judged is how often this incarnation has judged its use.
 	judged int
-	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
+	// stopError is why it could not be stopped, and reportedStopError the last value sent.
 	stopError, reportedStopError string
 	over                         leftover
-	// memoryLimit is the limit of memory in bytes that the kernel has for it, and
-	// reportedMemoryLimit what was sent of that; 0: none.
+	// memoryLimit is the kernel's limit of its memory in bytes, and reportedMemoryLimit the last
+	// value sent; 0: none.
 	memoryLimit, reportedMemoryLimit int64
 	begun                            begun
 
 	// Of a veto:
-	refusal Refusal // if it was refused
+	refusal Refusal // the reason
 	sentIn  uint64  // the first Sync that carried it; 0: none yet
 
 	tombstone *bursarv1.EngineEnd
@@ -137,15 +136,15 @@ type entry struct {
 	counted share // in the sums
 }
 
-// New returns a tracker that has not registered yet, with what an earlier incarnation knew.
-// Processes of another boot are not there any more: their engines have ended.
+// New returns a tracker that has not registered yet, with the snapshot of an earlier incarnation.
+// Engines of another boot have ended, because their processes are gone.
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
 		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
 		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, cluster: saved.Cluster, unsaved: unsaved{all: true},
 	}
 	for _, grant := range saved.Engines {
-		// of no epoch: all that a coordinator says of it is newer
+		// epoch 0: each later record of a coordinator is newer
 		e := &entry{
 			phase: held, grant: withoutIncidents(grant), incidents: incidentsOf(grant.GetIncidents()), kept: grant.GetIncidents(),
 			over: leftover{end: grant.GetLeaderEnd(), left: saved.Left[grant.GetId()]},
@@ -163,13 +162,13 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	return t
 }
 
-// Epoch is the highest seen.
+// Epoch is the highest epoch seen.
 func (t *Tracker) Epoch() uint64 { return t.epoch }
 
 // StoreID is the identity of the store behind the epoch; empty before the first registration.
 func (t *Tracker) StoreID() string { return t.storeID }
 
-// SetCluster takes the cluster that the host belongs to, and others that its agent has seen.
+// SetCluster sets the host's cluster, and other clusters that its agent has seen.
 func (t *Tracker) SetCluster(name string, others []*bursarv1.ClusterIdentity) {
 	if name != t.cluster {
 		t.cluster, t.unsaved.all = name, true
@@ -177,34 +176,34 @@ func (t *Tracker) SetCluster(name string, others []*bursarv1.ClusterIdentity) {
 	t.others = others
 }
 
-// Interval is the time until the next Sync, as the coordinator wants it.
+// Interval is the time until the next Sync, as set by the coordinator.
 func (t *Tracker) Interval() time.Duration { return t.interval }
 
-// NeedsRegister reports whether the host must be announced, for the first time or again, before
-// the next Sync.
+// NeedsRegister reports whether the agent must register the host, for the first time or again,
+// before the next Sync.
 func (t *Tracker) NeedsRegister() bool { return !t.registered }
 
-// Agreed reports whether the coordinator knows the host and all that runs on it, and has sent all
-// that it knows.
+// Agreed reports whether the coordinator knows the host and all its engines, and has sent all its
+// grants.
 func (t *Tracker) Agreed() bool { return t.registered && !t.full }
 
-// Urgent reports whether there is something that the coordinator should hear at once.
+// Urgent reports whether the next Sync should be sent at once.
 func (t *Tracker) Urgent() bool {
 	return t.urgent || t.resyncAfter == 0 && (!t.registered || t.full)
 }
 
-// Refusing reports whether the coordinator should hear soon of grants that this host refuses. It is
-// not Urgent: whoever asks for such grants must not be able to have a Sync sent for each.
+// Refusing reports whether a Sync should soon report grants that this host refuses. It is not
+// Urgent: otherwise a caller could cause a Sync with each such request.
 func (t *Tracker) Refusing() bool { return t.refusing }
 
-// ResyncAfter is how long after its last answer a new leader wants to hear of the host again, with
-// a registration and a full report; 0: it has not said. It may hear of it earlier.
+// ResyncAfter is how long after its last answer a new leader wants a registration and a full
+// report; 0 if it has not said. The agent may send them earlier.
 func (t *Tracker) ResyncAfter() time.Duration { return t.resyncAfter }
 
 // Draining reports whether the coordinator wants no new engines here.
 func (t *Tracker) Draining() bool { return t.draining }
 
-// Host is what is announced.
+// Host returns the announcement.
 func (t *Tracker) Host() Host { return t.host }
 
 // SetCapacity replaces the host's capacity; the next Sync reports a change.
@@ -216,7 +215,7 @@ func (t *Tracker) SetCapacity(capacity *bursarv1.Resource) {
 	t.resized, t.urgent = true, true
 }
 
-// Announce replaces what is said of the host when it registers, and has it register again.
+// Announce replaces the labels and the protected part, and makes the host register again.
 func (t *Tracker) Announce(labels map[string]string, protected *bursarv1.Resource) {
 	t.host.Labels, t.host.Protected = labels, protected
 	t.Resync()
@@ -230,8 +229,8 @@ func (t *Tracker) Get(id string) (*bursarv1.Allocation, bool) {
 	return nil, false
 }
 
-// Ended returns how an engine has ended, as long as the coordinator has not heard of that; nil: it
-// has, or the engine runs.
+// Ended returns how an engine has ended, until the coordinator acknowledges it; nil if the
+// coordinator has acknowledged it, or if the engine runs.
 func (t *Tracker) Ended(id string) *bursarv1.EngineEnd {
 	if e := t.entries[id]; e != nil && e.phase == ended {
 		return e.tombstone
@@ -239,7 +238,7 @@ func (t *Tracker) Ended(id string) *bursarv1.EngineEnd {
 	return nil
 }
 
-// All returns the allocations that are held, by id, with what was last measured of them.
+// All returns the allocations that are held, by id, with their last measurements.
 func (t *Tracker) All() []*bursarv1.Allocation {
 	var list []*bursarv1.Allocation
 	for _, e := range t.inOrder() {
@@ -250,7 +249,7 @@ func (t *Tracker) All() []*bursarv1.Allocation {
 	return list
 }
 
-// shown is the grant with the agent's own measurement, which is newer than the coordinator's.
+// shown returns the grant with the agent's own measurement, which is newer than the coordinator's.
 func (e *entry) shown() *bursarv1.Allocation {
 	if e.usage == nil && len(e.grant.GetSeal()) == 0 && len(e.incidents) == 0 && e.over.end == nil && e.begun == (begun{}) {
 		return e.grant
@@ -271,7 +270,7 @@ func (e *entry) shown() *bursarv1.Allocation {
 	return a
 }
 
-// SetStopError notes why an engine could not be stopped; empty: nothing went wrong.
+// SetStopError notes why an engine could not be stopped; empty: no error.
 func (t *Tracker) SetStopError(id, text string) (changed bool) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || e.stopError == text {
@@ -281,7 +280,7 @@ func (t *Tracker) SetStopError(id, text string) (changed bool) {
 	return true
 }
 
-// SetMemoryLimit notes which limit of memory the kernel has for an engine, in bytes; 0: none.
+// SetMemoryLimit notes the kernel's limit of an engine's memory, in bytes; 0: none.
 func (t *Tracker) SetMemoryLimit(id string, limit int64) {
 	if e := t.entries[id]; e != nil && e.tracked() {
 		e.memoryLimit = limit
@@ -292,14 +291,15 @@ func (t *Tracker) SetMemoryLimit(id string, limit int64) {
 type Engine struct {
 	ID      string
 	Process *bursarv1.Process
-	// Identified: the process was shown to this agent, and is not only known from a coordinator.
+	// Identified: this agent has identified the process, and does not only know it from a
+	// coordinator.
 	Identified bool
-	// LeaderEnd is as LeaderEnd returns it, Left what was remembered.
+	// LeaderEnd is that of Tracker.LeaderEnd, Left the remembered processes.
 	LeaderEnd *bursarv1.LeaderEnd
 	Left      []Left
 }
 
-// Engines returns what is to be measured, by id.
+// Engines returns the engines to measure, by id.
 func (t *Tracker) Engines() []Engine {
 	var list []Engine
 	for _, e := range t.inOrder() {
@@ -328,10 +328,10 @@ func (t *Tracker) engine(e *entry) Engine {
 	return Engine{ID: e.grant.GetId(), Process: process, Identified: identified, LeaderEnd: e.over.end, Left: e.over.left}
 }
 
-// Show notes that a process was found to be what it was said to be: the allocation's engine. That
-// is before the coordinator confirms it, which may refuse; nil takes it back. A process does not
-// replace one that was shown before until the coordinator has confirmed it: it must be shown again
-// then.
+// Show notes that the agent has identified a process as the engine of an allocation. This happens
+// before the coordinator confirms it, which may refuse; nil undoes it. Until the coordinator has
+// confirmed a process, it does not replace one that was identified before: then the caller must
+// show it again.
 func (t *Tracker) Show(id string, process *bursarv1.Process) {
 	if e := t.entries[id]; e != nil && e.tracked() && !proto.Equal(process, t.shown[id]) {
 		if engine := e.grant.GetProcess(); process != nil && t.identified(e) && (process.GetPid() != engine.GetPid() || process.GetStartTime() != engine.GetStartTime()) {
@@ -349,9 +349,9 @@ func (t *Tracker) Show(id string, process *bursarv1.Process) {
 	}
 }
 
-// believe puts what the agent itself has found of a process that was shown in place of what a
-// coordinator says: which cgroup it has to itself, and which user it runs as. What is in the
-// cgroup is stopped with it, and anybody may have told a coordinator something else.
+// believe replaces the coordinator's record of an identified process by the agent's own findings:
+// its own cgroup, and its user. The agent stops the whole cgroup with the engine, and any caller
+// may have given a coordinator another cgroup.
 func (t *Tracker) believe(e *entry) {
 	if own := t.shown[e.grant.GetId()]; t.identified(e) && !proto.Equal(own, e.grant.GetProcess()) {
 		e.grant = proto.CloneOf(e.grant)
@@ -359,15 +359,14 @@ func (t *Tracker) believe(e *entry) {
 	}
 }
 
-// identified reports whether the engine's process was shown to this agent.
+// identified reports whether this agent has identified the engine's process.
 func (t *Tracker) identified(e *entry) bool {
 	shown, process := t.shown[e.grant.GetId()], e.grant.GetProcess()
 	return shown != nil && shown.GetPid() == process.GetPid() && shown.GetStartTime() == process.GetStartTime()
 }
 
-// SetProcess completes what is known of an engine's process: a coordinator that was given the
-// engine by another client may not know when it started. It does nothing if the allocation's pid
-// is another.
+// SetProcess completes the record of an engine's process. A coordinator may not know the start time
+// if another client gave it the engine. SetProcess does nothing if the allocation has another pid.
 func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || e.grant.GetProcess().GetPid() != process.GetPid() {
@@ -382,7 +381,7 @@ func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
 	t.unsaved.add(id)
 }
 
-// tracked reports whether the entry is an engine: one that is measured, reported and in the
+// tracked reports whether the entry is an engine, which is measured, reported and part of the
 // digest.
 func (e *entry) tracked() bool {
 	return e.phase == held && e.grant.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && e.grant.GetProcess().GetPid() != 0

@@ -10,10 +10,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// peakUse is the most that an engine used.
+// peakUse is the highest use of an engine.
 type peakUse struct {
-	// seen is what the samples of this incarnation have shown, and before the memory that an
-	// earlier one knew of, in bytes.
+	// seen is the peak in the samples of this incarnation, and before the memory peak of earlier
+	// ones, in bytes.
 	seen      peak.Seen
 	before    int64
 	cpuMillis int64
@@ -21,19 +21,19 @@ type peakUse struct {
 
 // cpuTime is the processor time of an engine.
 type cpuTime struct {
-	// total never goes back. It is offset more than the meter's own count, which begins again with
-	// each incarnation of the agent.
+	// total never goes back. offset is the difference to the meter's own count, which begins again
+	// with each incarnation of the agent.
 	total, offset time.Duration
 }
 
-// Use is what an engine has used, as messages of the contract. A nil field is not known.
+// Use is the total use of an engine, as messages of the contract. A nil field is not known.
 type Use struct {
 	Peak    *bursarv1.Resource
 	Source  bursarv1.PeakSource
 	CPUTime *durationpb.Duration
 }
 
-// noteCPUTime takes a count of the meter. A count of 0 says that there was none.
+// noteCPUTime takes the meter's count. 0 means that there is none.
 func (e *entry) noteCPUTime(counted time.Duration) {
 	t := &e.cpuTime
 	if counted <= 0 {
@@ -43,7 +43,7 @@ func (e *entry) noteCPUTime(counted time.Duration) {
 	t.total = t.offset + counted
 }
 
-// use is what is known of an engine while it runs. The peak is nil before the first sample.
+// use returns the use of a running engine. The peak is nil before the first sample.
 func (e *entry) use() Use {
 	var u Use
 	if e.usage != nil || e.peak.before > 0 {
@@ -56,7 +56,7 @@ func (e *entry) use() Use {
 	return u
 }
 
-// lastUse is what is known at the end of an engine, with the kernel's marks.
+// lastUse returns the use of an ended engine, with the kernel's marks.
 func (e *entry) lastUse(marks peak.Marks) Use {
 	u := e.use()
 	bytes, source := peak.Of(e.peak.seen, marks)
@@ -80,12 +80,12 @@ func (e *entry) measuredPeak(bytes int64) *bursarv1.Resource {
 	return r
 }
 
-// showIn puts it into an allocation.
+// showIn copies the use into an allocation.
 func (u Use) showIn(a *bursarv1.Allocation) {
 	a.MeasuredPeak, a.MeasuredPeakSource, a.CpuTime = u.Peak, u.Source, u.CPUTime
 }
 
-// restoreUse takes what an earlier incarnation has saved.
+// restoreUse takes the use that an earlier incarnation has saved.
 func (e *entry) restoreUse() {
 	e.peak.before, e.peak.cpuMillis = e.grant.GetMeasuredPeak().GetMemoryBytes(), e.grant.GetMeasuredPeak().GetCpuMillis()
 	if saved := e.grant.GetCpuTime(); saved.IsValid() {
@@ -97,8 +97,8 @@ func (e *entry) restoreUse() {
 	}
 }
 
-// LastUse is what is known of the use of an engine that has ended, if its caller says so before a
-// measurement does.
+// LastUse returns the use of an ended engine whose caller reports the end before a measurement
+// finds it.
 func (t *Tracker) LastUse(id string, marks peak.Marks) Use {
 	e := t.entries[id]
 	if e == nil || !e.tracked() {

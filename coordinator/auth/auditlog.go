@@ -25,12 +25,12 @@ import (
 const (
 	// auditQueue is how many records may wait to be written.
 	auditQueue = 1024
-	// auditRefusals is how many of them may be of refused calls. The rest is kept for calls that
-	// change something, so that a caller who is not let in cannot crowd out what others do.
+	// auditRefusals is how many of them may be of refused calls. The rest is for calls that change
+	// something, so that a refused caller cannot crowd out the records of others.
 	auditRefusals = auditQueue * 3 / 4
-	// auditText is how many bytes of a text are written down. Callers choose many of them.
+	// auditText is the length in bytes to which a text is cut. Callers choose many of them.
 	auditText = 256
-	// auditSweep is the least time between two records of what was left out.
+	// auditSweep is the least time between two records of omissions.
 	auditSweep = 10 * time.Second
 )
 
@@ -40,41 +40,41 @@ type AuditRecord struct {
 	Event     string    `json:"event"` // "call", "left out" or "lost"
 	Actor     string    `json:"actor,omitempty"`
 	Role      string    `json:"role,omitempty"`
-	Host      string    `json:"host,omitempty"` // through whose agent it came
-	Via       string    `json:"via,omitempty"`  // who passed it on
+	Host      string    `json:"host,omitempty"` // the host whose agent forwarded the call
+	Via       string    `json:"via,omitempty"`  // the agent or coordinator that forwarded it
 	Peer      string    `json:"peer,omitempty"`
 	Procedure string    `json:"procedure,omitempty"`
 	Target    string    `json:"target,omitempty"`
-	Code      string    `json:"code,omitempty"` // "ok", or that of the error
+	Code      string    `json:"code,omitempty"` // "ok", or the code of the error
 	Message   string    `json:"message,omitempty"`
 	RequestID string    `json:"requestId,omitempty"`
-	Count     int64     `json:"count,omitempty"` // of records that were left out or lost
+	Count     int64     `json:"count,omitempty"` // of omitted or lost records
 }
 
-// queuedRecord is one that waits to be written.
+// queuedRecord is a record in the queue.
 type queuedRecord struct {
 	AuditRecord
 
 	refusal bool // counted in auditLog.waiting
 }
 
-// AuditOptions are what an AuditLog needs.
+// AuditOptions configure an AuditLog.
 type AuditOptions struct {
 	// Path is the file to write to; empty: the records go to Log.
 	Path string
-	// Log takes what goes wrong.
+	// Log gets the faults.
 	Log *slog.Logger
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
-	// Now tells the time of a record.
+	// Now returns the time of a record.
 	Now func() time.Time
 	// Suspicious reports whether an error is recorded for every caller, as often as refusals are.
 	Suspicious func(error) bool
 }
 
-// AuditLog writes down every call that was refused because of its caller, and every call that
-// administers, into a file or else the log. No call waits for it: what cannot be written is
-// counted, and that is written as soon as something can be. Any goroutine may use it.
+// AuditLog records every call that was refused because of its caller, and every administrative
+// call, in a file or else the log. No call waits for it. It counts records that it cannot write,
+// and writes the count as soon as it can write again. Any goroutine may use it.
 type AuditLog struct {
 	path       string
 	log        *slog.Logger
@@ -88,17 +88,17 @@ type AuditLog struct {
 	lost    prometheus.Counter
 	refusal *prometheus.CounterVec
 	waiting atomic.Int64 // records of refused calls in the queue
-	missing atomic.Int64 // records lost since the last one that was written
+	missing atomic.Int64 // records lost since the last successful write
 	failing atomic.Bool  // the file cannot be written
 
 	once sync.Once // closes stop
 
-	// Of the writing goroutine alone:
+	// Used only by the writing goroutine:
 	file *os.File
-	torn bool // the last line was not written to its end
+	torn bool // the last line is incomplete
 }
 
-// NewAuditLog makes one. What is written down before Open waits for it.
+// NewAuditLog returns an audit log. Records wait in the queue until Open.
 func NewAuditLog(o AuditOptions) *AuditLog {
 	a := &AuditLog{
 		path: o.Path, log: o.Log, now: o.Now, suspicious: o.Suspicious, queue: make(chan queuedRecord, auditQueue),
@@ -117,8 +117,8 @@ func NewAuditLog(o AuditOptions) *AuditLog {
 	return a
 }
 
-// Open starts writing. The error says why the file cannot be opened: one that cannot be written at
-// the start never will be.
+// Open starts the writer. It returns an error if it cannot open the file: a file that cannot be
+// written at the start never will be.
 func (a *AuditLog) Open() error {
 	if a.path != "" {
 		if err := a.reopen(); err != nil {
@@ -129,13 +129,13 @@ func (a *AuditLog) Open() error {
 	return nil
 }
 
-// Close writes what is waiting and ends.
+// Close writes the queued records and stops the writer.
 func (a *AuditLog) Close() {
 	a.once.Do(func() { close(a.stop) })
 	<-a.done
 }
 
-// recordAnswer takes note of a call's answer, if it is worth it. err has its code.
+// recordAnswer records a call's answer if its rule or its error requires it. err has its code.
 func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err error) {
 	if code := connect.CodeOf(err); err != nil && (code == connect.CodePermissionDenied || code == connect.CodeUnauthenticated) {
 		a.recordRefusal(procedure, c, message, err)
@@ -150,14 +150,13 @@ func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err er
 	}
 }
 
-// recordRefusal writes down a call that was refused because of its caller. c says as much of the
-// caller as is known.
+// recordRefusal records a call that was refused because of its caller. c may be incomplete.
 func (a *AuditLog) recordRefusal(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
 	a.recordLimited(procedure, c, message, err)
 }
 
-// recordLimited takes note of what one address may cause only so often.
+// recordLimited records a call within the quota of its address.
 func (a *AuditLog) recordLimited(procedure string, c *Caller, message any, err error) {
 	if !a.quota.allow(sourceOf(c.Peer), a.now()) {
 		return
@@ -190,7 +189,7 @@ func (a *AuditLog) newRecord(procedure string, c *Caller, message any, err error
 	return r
 }
 
-// shortened cuts a text to auditText bytes, and shows that something is missing.
+// shortened cuts a text to auditText bytes, and marks the cut.
 func shortened(text string) string {
 	if len(text) <= auditText {
 		return text
@@ -203,7 +202,7 @@ func shortened(text string) string {
 	return text[:end] + more
 }
 
-// sourceOf is a peer without its port.
+// sourceOf returns a peer without its port.
 func sourceOf(peer string) string {
 	if address, err := netip.ParseAddrPort(peer); err == nil {
 		return address.Addr().Unmap().String()
@@ -220,7 +219,7 @@ func (a *AuditLog) enqueue(r queuedRecord) {
 	}
 }
 
-// dequeued takes a record out of the count of those that wait.
+// dequeued updates the count of waiting refusals.
 func (a *AuditLog) dequeued(r queuedRecord) {
 	if r.refusal {
 		a.waiting.Add(-1)
@@ -232,7 +231,7 @@ func (a *AuditLog) countLost(n int64) {
 	a.missing.Add(n)
 }
 
-// Warnings says that records are being lost.
+// Warnings warns if records are being lost.
 func (a *AuditLog) Warnings() []string {
 	if n := a.missing.Load(); n > 0 || a.failing.Load() {
 		return []string{fmt.Sprintf("auditLog: %d records could not be written: look at the disk, and at the log", n)}
@@ -270,7 +269,7 @@ func (a *AuditLog) run() {
 	}
 }
 
-// writeLeftOut tells what was left out.
+// writeLeftOut writes the counts of omitted records.
 func (a *AuditLog) writeLeftOut() {
 	now := a.now()
 	for source, n := range a.quota.takeLeftOut(now) {
@@ -278,7 +277,7 @@ func (a *AuditLog) writeLeftOut() {
 	}
 }
 
-// write puts a record down, and before it how many are missing.
+// write writes a record, and before it the number of lost records.
 func (a *AuditLog) write(r AuditRecord) {
 	if n := a.missing.Load(); n > 0 && a.writeLine(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
 		a.missing.Add(-n)
@@ -288,7 +287,7 @@ func (a *AuditLog) write(r AuditRecord) {
 	}
 }
 
-// writeLine writes one record and reports whether it did.
+// writeLine writes one record and reports whether it succeeded.
 func (a *AuditLog) writeLine(r AuditRecord) bool {
 	if a.path == "" {
 		a.log.Info("audit", "audit", true, "record", r)
@@ -320,8 +319,7 @@ func (a *AuditLog) append(text []byte) error {
 	return err //nolint:wrapcheck // it names the file
 }
 
-// reopen opens the file at the path, unless that is the one which is open: it may have been
-// rotated away.
+// reopen opens the file at the path if it is not the open file: log rotation may have moved that.
 func (a *AuditLog) reopen() error {
 	if a.file != nil {
 		there, err := os.Stat(a.path)
@@ -350,15 +348,15 @@ func (a *AuditLog) reopen() error {
 	return nil
 }
 
-// GuardAuditLog refuses a file that other users could make lead to another one: a link of theirs,
-// and if root writes it, one of which a folder on the way, or the file, is not root's or can be
-// written by everybody. It makes nothing.
+// GuardAuditLog refuses a path that other users could redirect to another file. It refuses a link
+// of another user. If this process runs as root, it also refuses a file or a parent folder that
+// does not belong to root or that every user can write to. It creates nothing.
 func GuardAuditLog(path string) error {
 	_, err := guardAuditLog(path)
 	return err
 }
 
-// guardAuditLog returns the flag with which links are not followed, unless there is a good one.
+// guardAuditLog returns O_NOFOLLOW, unless the path is a trusted link.
 func guardAuditLog(path string) (flags int, err error) {
 	uid := uint32(os.Geteuid()) //nolint:gosec // a uid
 	if err := regularfile.GuardedLink(path, uid); err != nil {
@@ -374,7 +372,7 @@ func guardAuditLog(path string) (flags int, err error) {
 		return 0, err //nolint:wrapcheck // it names the folder
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return flags, nil // a terminal or a pipe is whose it is
+		return flags, nil // a terminal or a pipe may have any owner
 	}
 	return flags, regularfile.GuardedFile(path, 0) //nolint:wrapcheck // it names the file
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// AuditorOptions are what an Auditor needs.
+// AuditorOptions configure an Auditor.
 type AuditorOptions struct {
-	// Audit takes the records.
+	// Audit records the calls.
 	Audit *AuditLog
-	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as
-	// each stream begins.
+	// Timeouts define how often the credentials of a stream's caller are checked. Each stream reads
+	// them when it begins.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see. It returns an error that has
-	// them as it is.
+	// Code adds the code and the details for callers to an error. It returns an error that has them
+	// unchanged.
 	Code func(error) error
-	// Advise adds to a refusal what to do about it, if its words do not say it. Nil stays nil.
+	// Advise adds advice to a refusal that has none. Nil stays nil.
 	Advise func(error) error
 }
 
-// Auditor checks what the authenticator does not see: messages and answers. A call through a
-// host's agent must be about that host, some calls are written down, and neither an answer nor an
-// error may show what its caller may not see. All answers pass it, those of a leader too.
+// Auditor checks messages and answers, which the authenticator does not see. It refuses calls
+// through a host's agent that are about another host, records calls, and removes from answers and
+// errors the data that the caller may not see. All answers pass it, also those of a leader.
 //
-// It is an interceptor of handlers, outside of all others but the one that maps errors. Any
-// goroutine may use it.
+// It is the outermost interceptor of handlers but for the one that maps errors. Any goroutine may
+// use it.
 type Auditor struct {
 	audit    *AuditLog
 	time     *Timeouts
@@ -39,7 +39,7 @@ type Auditor struct {
 	redactor *redactor
 }
 
-// NewAuditor makes one.
+// NewAuditor returns an auditor.
 func NewAuditor(o AuditorOptions) *Auditor {
 	return &Auditor{audit: o.Audit, time: o.Timeouts, code: o.Code, advise: o.Advise, redactor: newRedactor(o.Code)}
 }
@@ -67,8 +67,8 @@ func (a *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// effective is the procedure that a call amounted to: a Release of an engine that an agent launched
-// is a Stop.
+// effective returns the procedure to record for a call: a Release of an engine that an agent
+// launched is a Stop.
 func effective(procedure string, err error, res connect.AnyResponse) string {
 	if procedure != bursarv1connect.AllocationServiceReleaseProcedure || err != nil {
 		return procedure
@@ -96,7 +96,7 @@ func (a *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.
 	return next
 }
 
-// auditedStream is a stream whose requests and answers are checked.
+// auditedStream checks the requests and answers of a stream.
 type auditedStream struct {
 	connect.StreamingHandlerConn
 

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// refusalRate and refusalBurst bound how many refused calls from one address are written down:
-	// some mistakes in full, and of a flood 150 bytes × 2 a second.
+	// refusalRate and refusalBurst bound the records of refused calls from one address. A few
+	// mistakes are recorded in full; a flood takes 150 bytes × 2 a second.
 	refusalRate  = 2
 	refusalBurst = 50
-	// maxSources bounds how many addresses are told apart; the rest share one account.
+	// maxSources bounds the addresses with a bucket of their own. The others share one bucket.
 	maxSources  = 4096
 	otherSource = "others"
 )
 
-// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address
-// they come from.
+// refusalQuota keeps floods of refused calls out of the audit log, with a token bucket for each
+// address.
 type refusalQuota struct {
 	mu      sync.Mutex
 	sources map[string]*refusals // guarded by mu
@@ -31,8 +31,7 @@ type refusals struct {
 
 func newRefusalQuota() *refusalQuota { return &refusalQuota{sources: make(map[string]*refusals)} }
 
-// allow reports whether a refused call from an address is to be written down. If not, the call is
-// counted.
+// allow reports whether to record a refused call from an address. Otherwise it counts the call.
 func (q *refusalQuota) allow(source string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,8 +52,8 @@ func (q *refusalQuota) allow(source string, now time.Time) bool {
 	return true
 }
 
-// takeLeftOut returns, once, how many calls of each address were not written down, and forgets
-// those addresses that have been quiet.
+// takeLeftOut returns and resets the number of omitted calls of each address. It forgets addresses
+// without recent refusals.
 func (q *refusalQuota) takeLeftOut(now time.Time) map[string]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// targetOf says in a few words what a request is about, for the audit log, and its request id.
+// targetOf returns the subject of a request in a few words, for the audit log, and its request id.
 func targetOf(message any) (target, requestID string) {
 	if m, ok := message.(interface{ GetRequestId() string }); ok {
 		requestID = m.GetRequestId()
@@ -56,8 +56,8 @@ func targetOf(message any) (target, requestID string) {
 	}
 }
 
-// startText is what is to be started as whom. The program is named as in the allocation. Arguments,
-// environment and secrets are not written down.
+// startText describes a launch. It names the program as the allocation does. It omits arguments,
+// environment and secrets.
 func startText(m *bursarv1.StartRequest) string {
 	spec := m.GetLaunch()
 	program := "script"
@@ -70,8 +70,9 @@ func startText(m *bursarv1.StartRequest) string {
 	return fmt.Sprintf("user %s, account %q, program %q", m.GetRequest().GetLabels()["user"], shortened(spec.GetAccount()), shortened(program))
 }
 
-// providerText is a provider with its settings. Settings name secrets and hold none. An address
-// may hold one, if somebody has put it there: such an address is refused, and not written down.
+// providerText describes a provider with its settings. Settings name secrets and hold none. If an
+// operator has put a secret into an address, the address is refused, and the audit log omits the
+// secret.
 func providerText(p *bursarv1.Provider) string {
 	user := regexp.MustCompile(`://[^,]*@`)
 	parts := []string{"provider " + p.GetKind() + ":" + p.GetCluster()}

@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// authenticator finds out who makes a request, before anything of its body is read, and lets it
-// through if the table of permissions allows it. CallerOf returns what it puts into the context.
+// authenticator authenticates a request before its body is read, and admits it if the table of
+// permissions allows it. It stores the Caller in the context, see CallerOf.
 type authenticator struct {
 	next     http.Handler
 	who      *access.Authenticator
@@ -23,7 +23,7 @@ type authenticator struct {
 	audit          *AuditLog
 	code           func(error) error
 	refuse         *connect.ErrorWriter
-	// denied lets something answer that was not let through.
+	// denied answers a refused request within the limits.
 	denied func(http.ResponseWriter, *http.Request, *Caller, http.HandlerFunc)
 }
 
@@ -36,7 +36,7 @@ func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if connect.CodeOf(a.code(err)) == connect.CodeUnauthenticated {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
 			}
-			_ = a.refuse.Write(w, r, a.code(err)) // nobody reads it any more
+			_ = a.refuse.Write(w, r, a.code(err)) // it fails if the caller has gone
 		})
 		return
 	}
@@ -44,7 +44,7 @@ func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
 }
 
-// admit says who makes a request, as far as that is known, also if it is refused.
+// admit returns the caller of a request, as far as it is known, also together with an error.
 func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	c := &Caller{Peer: r.RemoteAddr}
 	rule := access.RuleOf(r.URL.Path)
@@ -63,8 +63,8 @@ func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	return c, nil
 }
 
-// seesFaults reports whether a caller of an open page has an identity that may read pages. One who
-// shows nothing, or something wrong, is answered all the same, and counts as nobody.
+// seesFaults reports whether a caller of an open page has an identity that may read pages. A caller
+// without valid credentials gets an answer all the same, as an anonymous caller.
 func (a *authenticator) seesFaults(r *http.Request) bool {
 	if r.URL.Path != "/readyz" { // no other open page names a fault
 		return false
@@ -77,7 +77,7 @@ func (a *authenticator) seesFaults(r *http.Request) bool {
 	return err == nil
 }
 
-// identify sets who makes a request, and in whose name.
+// identify sets the maker and the actor of a request.
 func (a *authenticator) identify(r *http.Request, c *Caller) error {
 	claimed := r.Header.Get(identity.Header)
 	var err error
@@ -93,11 +93,11 @@ func (a *authenticator) identify(r *http.Request, c *Caller) error {
 	return err
 }
 
-// assumedActor is who calls if no identities are configured. Within the process, and over loopback
-// for root and for this coordinator's own user, it is the actor that the header names, such as the
-// user that an agent knows from its socket, or else an actor who may do everything. Over loopback
-// other users are themselves, and the header does not count. From another machine the header is
-// believed only if the coordinator is insecure.
+// assumedActor returns the actor of a call if no identities are configured. There are three cases.
+// Within the process, and over loopback for root and for this coordinator's own user, it is the
+// actor in the header, such as the user of an agent's socket. Without the header it is an actor
+// with all rights. Over loopback, other users act as themselves, and may not send the header. From
+// another machine, the coordinator accepts the header only if it is insecure.
 func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
 	peer := r.RemoteAddr
 	maker = identity.Local()
@@ -127,7 +127,7 @@ func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, ac
 	}
 }
 
-// launchesOf are the accounts as which a user of this machine may have engines launched.
+// launchesOf returns the accounts under which a user of this machine may launch engines.
 func (a *authenticator) launchesOf(maker identity.Actor) []string {
 	if maker.Admin {
 		return a.localMayLaunch
@@ -138,7 +138,7 @@ func (a *authenticator) launchesOf(maker identity.Actor) []string {
 	return nil
 }
 
-// withCode gives an error that has no code yet that of a header which cannot be read.
+// withCode adds the code of an invalid header to an error that has no code yet.
 func (a *authenticator) withCode(err error) error {
 	if connect.CodeOf(a.code(err)) == connect.CodeInternal {
 		return connect.NewError(connect.CodeInvalidArgument, err)
@@ -146,7 +146,7 @@ func (a *authenticator) withCode(err error) error {
 	return err
 }
 
-// invalid refuses a request for what a field of it has, or its header or body as a whole.
+// invalid refuses a request because of a field, or of its header or body as a whole.
 func invalid(field, value, want string) error {
 	return &resource.FieldError{Field: field, Value: value, Want: want}
 }

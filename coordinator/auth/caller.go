@@ -10,40 +10,40 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// Caller is who makes a call, as far as it is known before the body is read. It belongs to the
+// Caller is the caller of a call, as far as it is known before the body is read. It belongs to the
 // call.
 type Caller struct {
-	// Actor is the one in whose name the call is made.
+	// Actor is the actor in whose name the call is made.
 	Actor identity.Actor
-	// Maker is who made it: the actor, or an agent or coordinator that passes it on.
+	// Maker has made the call: the actor, or an agent or coordinator that forwards it.
 	Maker identity.Actor
-	// Peer is the address it came from.
+	// Peer is the remote address.
 	Peer string
-	// Procedure and Message are what is called, and the request. They are empty until they are
-	// known, and for a stream.
+	// Procedure and Message are the procedure and the request. They are empty until they are known,
+	// and for a stream.
 	Procedure string
 	Message   proto.Message
-	// SeesFaults reports whether a probe's answer may say exactly what is wrong here. A probe needs
-	// no identity, but the caller has shown one that may read.
+	// SeesFaults reports whether the answer to a probe may describe faults of this coordinator. A
+	// probe needs no identity, but this caller has one that may read.
 	SeesFaults bool
 
-	// recheck checks again whether the call would be let through as it was, for calls that last.
-	// Nil: the call was not checked.
+	// recheck checks again whether the call would be admitted, for long calls. Nil: the call was
+	// not checked.
 	recheck func() error
-	// account is what the call is counted on, and limits bounds it. Nil limits: the call did not
-	// come over the wire.
+	// account is the account of the call, and limits bounds it. Nil limits: the call did not come
+	// over the wire.
 	account admission.Caller
 	limits  *admission.Controller
-	// answer is what is counted of the answer. Nil: nothing is counted.
+	// answer is the counted size of the answer. Nil: not counted.
 	answer *admission.Answer
-	// waits ends that the call counts as one that waits. Nil: it does not, or somebody else has to
-	// end it.
+	// waits ends the count of the call as a waiting one. Nil: it does not count so, or KeepWaiting
+	// has passed the duty on.
 	waits *func()
-	// mayStill is how many messages a stream may send that were counted before.
+	// mayStill is how many messages a stream may send that MaySend has counted.
 	mayStill int
 }
 
-// KeepWaiting lets a request count as one that waits after its call, until ended is called.
+// KeepWaiting keeps a request counted as waiting after its call, until ended is called.
 func KeepWaiting(ctx context.Context) (ended func()) {
 	c := CallerOf(ctx)
 	if c.waits == nil {
@@ -82,8 +82,8 @@ func (c *Caller) send(ctx context.Context) error {
 	return c.limits.Send(ctx, c.account)
 }
 
-// MaySend waits until a stream may send so many messages, and counts them. They are sent next, and
-// together: they do not wait for each other any more. The goroutine that sends calls it.
+// MaySend waits until a stream may send so many messages, and counts them. The stream sends them
+// next, without another wait between them. The goroutine that sends calls MaySend.
 func MaySend(ctx context.Context, messages int) error {
 	c := CallerOf(ctx)
 	if c.limits == nil {
@@ -96,8 +96,8 @@ func MaySend(ctx context.Context, messages int) error {
 	return nil
 }
 
-// countPage counts a page before it is made, at the largest size that it may have. So no caller
-// has more pages made at a time than may be sent. 0: it is no page.
+// countPage counts a page before it is made, at its largest possible size. So a caller never has
+// more pages made at a time than may be sent. 0: the request asks for no page.
 func (c *Caller) countPage(most int) (err error) {
 	if c.limits == nil || most == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (c *Caller) countPage(most int) (err error) {
 	return err
 }
 
-// countAnswer counts an answer until it is sent, if it is a large one.
+// countAnswer counts an answer until it is sent. Without a page it counts large answers only.
 func (c *Caller) countAnswer(message any) (err error) {
 	m, ok := message.(proto.Message)
 	if c.limits == nil || !ok {
@@ -122,15 +122,15 @@ func (c *Caller) countAnswer(message any) (err error) {
 	return err
 }
 
-// answerSent says that the answer is sent.
+// answerSent ends the count of the answer.
 func (c *Caller) answerSent() {
 	if c.answer != nil {
 		c.answer.End()
 	}
 }
 
-// accountOf is what a caller's calls are counted on. Callers of a host's agent share one account,
-// because only the agent says who they are. A caller without an identity is known by an address.
+// accountOf returns the account of a caller. Callers of a host's agent share one account, because
+// only the agent vouches for their names. A caller without an identity counts on its address.
 func accountOf(c *Caller) admission.Caller {
 	switch {
 	case c.isAnonymous():
@@ -145,13 +145,12 @@ func accountOf(c *Caller) admission.Caller {
 	}
 }
 
-// isAnonymous reports whether an address is all that tells a caller from others.
+// isAnonymous reports whether only an address identifies the caller.
 func (c *Caller) isAnonymous() bool {
 	return c.Actor.Name == "" || c.Maker.Name == remoteName && c.Maker.Anyone
 }
 
-// remoteName is the name of a caller from another machine, at a coordinator that knows no
-// identities.
+// remoteName is the name of a caller from another machine, at a coordinator without identities.
 const remoteName = "remote"
 
 type callerKey struct{}
@@ -161,13 +160,14 @@ func WithCaller(ctx context.Context, c *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// FromContext returns who a call is from, and false if it did not come through NewHandler.
+// FromContext returns the caller of a call, and false if the call did not come through NewHandler.
 func FromContext(ctx context.Context) (c *Caller, ok bool) {
 	c, ok = ctx.Value(callerKey{}).(*Caller)
 	return c, ok
 }
 
-// CallerOf returns who a call is from. What did not come through NewHandler is this process's own.
+// CallerOf returns the caller of a call. Calls that did not come through NewHandler are this
+// process's.
 func CallerOf(ctx context.Context) *Caller {
 	if c, ok := FromContext(ctx); ok {
 		return c
@@ -175,10 +175,10 @@ func CallerOf(ctx context.Context) *Caller {
 	return &Caller{Actor: identity.Local(), Maker: identity.Local()}
 }
 
-// ActorOf returns the one in whose name a call is made.
+// ActorOf returns the actor in whose name a call is made.
 func ActorOf(ctx context.Context) identity.Actor { return CallerOf(ctx).Actor }
 
-// via is who has passed a call on. It is empty if nobody has.
+// via returns the name of the agent or coordinator that forwarded the call; empty if none did.
 func (c *Caller) via() string {
 	if c.Maker.Name == c.Actor.Name {
 		return ""
@@ -186,16 +186,16 @@ func (c *Caller) via() string {
 	return c.Maker.Name
 }
 
-// passedOn reports whether a coordinator has passed the call on.
+// passedOn reports whether a coordinator has forwarded the call.
 func (c *Caller) passedOn() bool {
 	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
-// PassedOn reports whether a coordinator has passed on the call of ctx.
+// PassedOn reports whether a coordinator has forwarded the call of ctx.
 func PassedOn(ctx context.Context) bool { return CallerOf(ctx).passedOn() }
 
-// isShared reports whether the call came over a connection of an agent or of a coordinator: these
-// make calls of several callers over one connection.
+// isShared reports whether the call came over a connection of an agent or of a coordinator. Such a
+// connection carries calls of several callers.
 func (c *Caller) isShared() bool {
 	switch c.Maker.Effective() {
 	case identity.Agent, identity.Coordinator:
@@ -205,7 +205,7 @@ func (c *Caller) isShared() bool {
 	}
 }
 
-// remote is a caller from another machine, at a coordinator that knows no identities.
+// remote returns the actor of a caller from another machine, at a coordinator without identities.
 func remote() identity.Actor {
 	actor := identity.Local()
 	actor.Name = remoteName
@@ -218,8 +218,8 @@ func isLocal(peer string) bool {
 	return err != nil || address.Addr().Unmap().IsLoopback()
 }
 
-// isInternal reports whether a peer is this process. A peer that is no IP address comes from a
-// listener that exists only in this process.
+// isInternal reports whether a peer is this process. A peer address that is not an IP address comes
+// from a listener within this process.
 func isInternal(peer string) bool {
 	_, err := netip.ParseAddrPort(peer)
 	return err != nil

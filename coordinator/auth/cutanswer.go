@@ -4,8 +4,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// cutAnswer makes an answer small if there is no room for it, and reports whether it could. It
-// does so for what has been done and is durable: an error would say that it was not done. Reads
+// cutAnswer makes an answer small if there is no room for it, and reports whether it could. It does
+// so for operations that are done and durable: an error would say that they were not done. Reads
 // are refused instead.
 func cutAnswer(request, answer any) bool {
 	switch m := answer.(type) {
@@ -28,9 +28,9 @@ func cutAnswer(request, answer any) bool {
 	return false
 }
 
-// cutSync tells an agent nothing, so that it misses nothing: it has seen as much of the ledger as
-// before, its tombstones are not acknowledged, and what was to be an answer to all that runs there
-// is asked for again.
+// cutSync removes the content of an answer to an agent so that the agent misses nothing. The
+// agent's ledger sequence stays as it was, and its tombstones are not acknowledged. If the Sync was
+// a full one, the answer asks for it again.
 func cutSync(asked *bursarv1.SyncRequest, m *bursarv1.SyncResponse) {
 	m.Grants, m.Stops, m.Acknowledged, m.Gone, m.Complete = nil, nil, nil, nil, false
 	m.LedgerSequence = asked.GetLedgerSequence()

@@ -13,26 +13,26 @@ import (
 const (
 	// decodesAlone is the size from which requests are decoded a few at a time.
 	decodesAlone = 8 << 10
-	// buffered is how much of an answer net/http takes without waiting for the reader: less than
-	// what it has for one connection.
+	// buffered is how much of an answer net/http takes without waiting for the client: less than
+	// its buffers for one connection.
 	buffered = 2 << 10
 )
 
 // decoding lets a few large requests be decoded at a time, and half as many of one caller. So a
-// caller who sends many waits behind its own requests, and other callers wait for one of them at
-// most. A request has its place only while it costs memory and computing, never while it waits for
-// the network.
+// caller with many requests waits behind its own, and other callers wait for at most one of them. A
+// request holds a slot only while it needs memory and a processor, never while it waits for the
+// network.
 type decoding struct {
-	slots chan struct{} // has one element for each request that is being decoded
-	each  int           // how many one caller's may be
+	slots chan struct{} // one element for each request that is being decoded
+	each  int           // how many of these may be of one caller
 
 	mu sync.Mutex
-	// callers are those with a request that is decoded or waits for that, by account; guarded by
-	// mu.
+	// callers are the callers with a request that is being decoded or waits for it, by account;
+	// guarded by mu.
 	callers map[string]*callerSlots
 }
 
-// callerSlots are for one caller's requests.
+// callerSlots are the slots of one caller.
 type callerSlots struct {
 	slots chan struct{}
 	users int // guarded by the lock of decoding
@@ -42,7 +42,7 @@ func newDecoding(slots int) *decoding {
 	return &decoding{slots: make(chan struct{}, slots), each: max(1, slots/2), callers: make(map[string]*callerSlots)}
 }
 
-// join enters a caller's slots. Its caller must call leave.
+// join returns a caller's slots, and counts a user of them. leave must follow.
 func (d *decoding) join(caller admission.Caller) *callerSlots {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *decoding) leave(caller admission.Caller, s *callerSlots) {
 	}
 }
 
-// acquire waits for a place, first among the caller's own requests.
+// acquire waits for a slot, first among the caller's own requests.
 func (d *decoding) acquire(ctx context.Context, caller admission.Caller) (done func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // as it is
@@ -89,15 +89,15 @@ func (d *decoding) acquire(ctx context.Context, caller admission.Caller) (done f
 	}, nil
 }
 
-// decodeSlot is a request's place among those that are decoded. It has one from when all of a
-// large request has come until that was found valid, or anything is answered: what does not keep
-// to the contract's bounds is let go before the next one is decoded.
+// decodeSlot is the decoding slot of one request. A large request holds it from the end of its body
+// until the message was found valid, or the answer begins. So a request that violates the bounds of
+// the contract is freed before the next one is decoded.
 type decodeSlot struct {
 	decoding *decoding
 	caller   admission.Caller
 
 	mu   sync.Mutex
-	free func() // guarded by mu; nil: it has no place
+	free func() // guarded by mu; nil: it has no slot
 }
 
 type decodeSlotKey struct{}
@@ -125,15 +125,15 @@ func (d *decodeSlot) release() {
 	}
 }
 
-// releaseDecodeSlot says that a call's request has been decoded.
+// releaseDecodeSlot gives back the decoding slot of a call, whose request has been decoded.
 func releaseDecodeSlot(ctx context.Context) {
 	if d, ok := ctx.Value(decodeSlotKey{}).(*decodeSlot); ok {
 		d.release()
 	}
 }
 
-// decodedStream is a stream whose request is decoded once it is received. Its caller's streams
-// share what they may send.
+// decodedStream gives back the decoding slot when the request of a stream was received. It also
+// bounds the rate of messages of the caller's streams together.
 type decodedStream struct {
 	connect.StreamingHandlerConn
 
@@ -155,14 +155,14 @@ func (r *decodedStream) Receive(message any) error {
 	return r.StreamingHandlerConn.Receive(message) //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// decodedWriter ends a request's decoding before anything is answered, because the answer may wait
-// for its reader. For the same reason it ends the work on the request before it sends something
-// that does not fit into the buffers of net/http.
+// decodedWriter gives back a request's decoding slot before the answer begins, because the answer
+// may wait for its client. For the same reason it gives back the work slot before it sends
+// something that does not fit into the buffers of net/http.
 type decodedWriter struct {
 	http.ResponseWriter
 
 	slot *decodeSlot
-	work *workSlot // nil: none is counted
+	work *workSlot // nil: not counted
 }
 
 func (w *decodedWriter) Write(p []byte) (int, error) {
@@ -173,12 +173,12 @@ func (w *decodedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
 }
 
-// Flush sends what was written.
+// Flush sends the bytes that were written.
 func (w *decodedWriter) Flush() {
 	w.slot.release()
 	w.work.release()
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write finds out
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write returns the error
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap is for http.ResponseController.
 func (w *decodedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

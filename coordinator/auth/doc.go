@@ -1,14 +1,14 @@
-// Package auth stands between a coordinator's listener and its services. It finds out who calls,
-// by token, certificate or the user at the other end of a connection within this machine, and
-// whether they may. It bounds what each caller, and all together, may have here at a time. It
-// takes out of answers what their caller may not see, and writes the audit log.
+// Package auth stands between a coordinator's listener and its services. It authenticates the
+// caller by token, certificate or the user at the other end of a local connection, and authorizes
+// the call. It bounds the use of each caller, and of all together. It removes from answers the data
+// that the caller may not see, and writes the audit log.
 //
-// NewHandler does what can be done before a body is read. Auditor and Limits are interceptors that
-// see messages. Services learn from CallerOf and ActorOf who calls.
+// NewHandler does all checks before the body is read. Auditor and Limits are interceptors, which
+// see messages. Services call CallerOf and ActorOf to get the caller.
 //
-// It has no table of permissions (that is internal/access's) and decides nothing about what is in
-// the ledger: the ledger says whose allocation a caller may end. The codes of errors are handed
-// in, and which of the coordinator's own errors are written down.
+// The table of permissions is in internal/access. The ledger decides whose allocation a caller may
+// end. The coordinator passes in the function that maps errors to codes, and the one that selects
+// errors for the audit log.
 //
-// What is exported may be used by any goroutine.
+// Any goroutine may use the exported types.
 package auth

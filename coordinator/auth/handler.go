@@ -8,30 +8,30 @@ import (
 	"github.com/bursar/bursar/internal/access"
 )
 
-// HandlerOptions are what NewHandler needs.
+// HandlerOptions configure NewHandler.
 type HandlerOptions struct {
-	// Next answers the requests that are let through.
+	// Next answers the admitted requests.
 	Next http.Handler
-	// Known are those who may call, and how they are recognized.
+	// Known authenticates callers.
 	Known *access.Authenticator
-	// Insecure believes every caller from another machine, if no identities are known.
+	// Insecure trusts every caller from another machine, if no identities are configured.
 	Insecure bool
-	// LocalMayLaunch are the accounts as which users of this machine may have engines launched, if
-	// no identities are known.
+	// LocalMayLaunch are the accounts under which users of this machine may launch engines, if no
+	// identities are configured.
 	LocalMayLaunch []string
-	// Limits bound what a caller may have at a time. They are used by one handler.
+	// Limits bound each caller. One handler uses them.
 	Limits *Limits
-	// Audit takes the records of refused calls.
+	// Audit records the refused calls.
 	Audit *AuditLog
-	// Timeouts bound how long a request may take. They are read at each of them.
+	// Timeouts bound the time of a request. Each request reads them.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see. It returns an error that has
-	// them as it is.
+	// Code adds the code and the details for callers to an error. It returns an error that has them
+	// unchanged.
 	Code func(error) error
 }
 
-// NewHandler returns the handler that every request passes before Next. It bounds the request,
-// finds out who makes it and whether they may, and counts it. It answers what it refuses.
+// NewHandler returns the handler that every request passes before Next. It bounds, authenticates,
+// authorizes and counts the request, and answers it if it is refused.
 func NewHandler(o HandlerOptions) http.Handler {
 	refuse := connect.NewErrorWriter()
 	o.Limits.next = o.Next

@@ -22,97 +22,95 @@ import (
 const (
 	// SmallBytes is the largest request of most procedures; they have some hundred bytes.
 	SmallBytes = 128 << 10
-	// ProbeBytes is that of the services of health and reflection, which name a service or a file.
+	// ProbeBytes is the limit for the services of health and reflection, whose requests name a
+	// service or a file.
 	ProbeBytes = 4 << 10
-	// framing is how much the heads of messages add to a body at most, with what comes after the
-	// only message.
+	// framing is how much the heads of messages, and the bytes after the only message, add to a
+	// body at most.
 	framing = 64
-	// callerBytes is how much of one caller's requests is held at a time, allBytes of all
-	// callers'.
+	// callerBytes bounds the bytes of one caller's requests that are held at a time, allBytes those
+	// of all callers.
 	callerBytes = 4 << 20
 	allBytes    = 64 << 20
-	// callerAnswers is how much of answers to one caller is made and held until they are sent,
-	// allAnswers of those to all; hostAnswers and allHostAnswers are of those to hosts' reports,
-	// which are larger.
+	// callerAnswers bounds the bytes of answers to one caller from before they are made until they
+	// are sent, allAnswers those to all callers. hostAnswers and allHostAnswers bound the answers
+	// to hosts' reports, which are larger.
 	callerAnswers, allAnswers   = 16 << 20, 256 << 20
 	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
-	// maxAttached is how many streams of orders there may be: one for each host, and some that
-	// broke and were not noticed yet. Hosts that have no identities of their own count as one
-	// caller.
+	// maxAttached bounds the streams of orders: one for each host, and some broken ones that were
+	// not noticed yet. Hosts without identities of their own count as one caller.
 	maxAttached, maxAttachedCaller = 65536, 16384
-	// maxSenders is how many streams of output there may be, maxSendersHost from one host, and the
-	// bytes are those of messages that are being read: one of each stream.
+	// maxSenders bounds the streams of output, maxSendersHost those of one host. The bytes are
+	// those of messages that are being read: one of each stream.
 	maxSenders, maxSendersHost       = 2048, 512
 	senderBytes, senderBytesHost int = maxSenders * SmallBytes, maxSendersHost * SmallBytes
-	// countedFrom is the size from which an answer is counted that was not counted before it was
-	// made.
+	// countedFrom is the smallest size of an answer that is counted although it was not counted
+	// before it was made.
 	countedFrom = 8 << 10
-	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one
-	// caller.
+	// maxKnown bounds the connections with an identity, maxKnownCaller those of one caller.
 	maxKnown, maxKnownCaller = 32768, 8192
-	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one
-	// user of this machine: agents behind one gateway that all come back at once have none for a
-	// moment.
+	// maxUnknown bounds the connections without an identity, maxUnknownAddress those of one
+	// address, or of one user of this machine. Agents behind one gateway that all reconnect at once
+	// have no identity for a moment.
 	maxUnknown, maxUnknownAddress = 8192, 1024
-	// maxNameless is how many such requests may be under way over one owner's connections.
-	// maxRefused is how many refused requests of one caller may wait until their refusals are
-	// sent.
+	// maxNameless bounds the requests in flight over these connections, by owner. maxRefused bounds
+	// the refused requests of one caller whose refusals are not sent yet.
 	maxNameless, maxRefused = 1024, 1024
-	// maxSends is how many messages a second the streams of one caller get together. One costs some
-	// 10 µs: a caller with many streams takes a tenth of a processor with them. A stream that falls
-	// behind for it is cut off, as one whose reader is slow.
+	// maxSends is how many messages a second the streams of one caller may send together. A message
+	// costs some 10 µs, so a caller with many streams takes a tenth of a processor. A stream that
+	// falls behind because of it is cut off, like one with a slow client.
 	maxSends = 10_000
 	// HeaderBytes bounds the texts of a request's header. A call keeps its header while it waits,
-	// so it counts with what is held of the request.
+	// so the header counts as bytes of the request.
 	HeaderBytes = 16 << 10
 )
 
-// LimitsOptions are what Limits need.
+// LimitsOptions configure Limits.
 type LimitsOptions struct {
 	// Waiting is how many requests of one caller may wait for resources.
 	Waiting int
-	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of
-	// the largest report of a host, in bytes, decompressed. Others have SmallBytes at most.
+	// MessageBytes bounds a request that applies rules, and SyncBytes a report of a host, in bytes,
+	// decompressed. The bound of other requests is SmallBytes or less.
 	MessageBytes, SyncBytes int64
-	// ProbeTime is how long a probe may take. Probes are answered without an identity.
+	// ProbeTime bounds a probe. Probes are answered without an identity.
 	ProbeTime time.Duration
-	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for
+	// Page returns the largest size in bytes of the page that a request asks for; 0: it asks for
 	// none.
 	Page func(request any) int
-	// Code gives an error the code and the details that callers see.
+	// Code adds the code and the details for callers to an error.
 	Code func(error) error
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
-	// Log takes what was refused.
+	// Log gets the refusals.
 	Log *slog.Logger
 }
 
-// Limits bound what a caller may have here at a time, once it is known who calls and before a body
-// is read. They are an interceptor of handlers, too. Any goroutine may use them.
+// Limits bound the use of a caller, after its authentication and before the body is read. They are
+// also an interceptor of handlers. Any goroutine may use them.
 type Limits struct {
 	next http.Handler
-	// Hosts are the bounds of hosts' reports, and Attached those of the streams of orders to hosts.
-	// Output are those of the output that hosts send. Each is counted apart from the rest, so that
-	// none takes the place of another. Callers are the bounds of the rest.
+	// Hosts bounds hosts' reports, Attached the streams of orders to hosts, and Output the output
+	// that hosts send. Callers bounds all other calls. Each counts separately, so that none takes
+	// the place of another.
 	Callers, Hosts, Attached, Output *admission.Controller
-	// CallerCalls is how many calls of one caller may be under way, and how many one connection may
+	// CallerCalls is how many calls of one caller may be in flight, and how many one connection may
 	// carry.
 	CallerCalls int
-	// Connections are all that there are.
+	// Connections counts all connections.
 	Connections *admission.Connections
-	// A caller who shows no identity is counted on the owner of the connection.
+	// These count a caller without an identity on the owner of the connection.
 	nameless *admission.Controller
 	refusals *admission.Controller
-	limits   map[string]int64 // by path: other sizes of requests than SmallBytes
+	limits   map[string]int64 // by path: sizes of requests other than SmallBytes
 	work     *workSlots       // of callers
 	hostWork *workSlots       // of hosts
 	decoding *decoding
-	machine  peerCreds // whose connections count on their users
+	machine  peerCreds // finds the users of local connections
 	page     func(request any) int
 	code     func(error) error
 }
 
-// NewLimits makes them, by what this process may have open at a time.
+// NewLimits returns limits that respect the limit of descriptors of this process.
 func NewLimits(o LimitsOptions) *Limits {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "bursar_refused_callers_total",
@@ -165,17 +163,17 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 }
 
-// namelessTime is how long a request of a caller without an identity may take, from its header to
-// the end of its answer. Only probes are answered to such callers.
+// namelessTime bounds a request of a caller without an identity, from its header to the end of its
+// answer. Such callers get answers only to probes.
 func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Second }
 
-// ConnContext is for http.Server. Every connection is counted, and remembers who is at its other
-// end.
+// ConnContext is for http.Server. It counts each connection, and stores its peer for the
+// authentication.
 func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return l.Connections.Context(withPeerCred(ctx, conn), conn)
 }
 
-// Largest is the size of the largest request of a path, decompressed.
+// Largest returns the size limit of requests of a path, decompressed.
 func (l *Limits) Largest(path string) int64 {
 	if limit, other := l.limits[path]; other {
 		return limit
@@ -186,9 +184,9 @@ func (l *Limits) Largest(path string) int64 {
 	return l.limits[""]
 }
 
-// DecodedBytes is what the parts of a request may take in memory, in bytes, if limit bytes of it
-// are allowed encoded. Real requests take ten times their size, sets of small rules twenty times.
-// A large report is bounded closer: it is largest if each engine has a long record.
+// DecodedBytes bounds the memory of a decoded request, in bytes, if its encoding may have limit
+// bytes. Real requests take ten times their size, sets of small rules twenty times. A large report
+// has a closer bound: it is largest if each engine has a long record.
 func DecodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
 
 func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -216,13 +214,13 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	admission.Send(w, r)
 }
 
-// refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
-// Agents and coordinators make calls of several callers over one connection, which neither waits
-// nor ends because of one of these.
+// refuse answers a call beyond a limit. A caller that does not read its refusals loses the
+// connection. Agents and coordinators make calls of several callers over one connection. Such a
+// connection neither waits nor ends because of one caller.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	l.serveShort(w, r, c, l.refusals, c.account, func(w http.ResponseWriter, r *http.Request) {
 		if work := l.Connections.Work(r.Context()); work != nil {
-			work.End() // nothing is done for it
+			work.End() // the refused request needs no work
 		}
 		if c.isShared() {
 			admission.LetThrough(r.Context()) // other callers of the connection do not wait for it
@@ -233,9 +231,9 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 	})
 }
 
-// serveDenied answers a request that is not let through. If it is known whose it is, it takes turns
-// with the others of that caller. Callers who are not known have no turns: those behind one address
-// would wait for one another.
+// serveDenied answers a request that the authenticator has refused. If the caller is known, the
+// answer takes turns with the caller's other requests. Unknown callers take no turns, because all
+// callers behind one address would wait for each other.
 func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
 	of := l.Connections.Owner(r.Context())
 	if c.isShared() {
@@ -258,9 +256,9 @@ func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, 
 	})
 }
 
-// serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
-// and not only made. One too many is not answered, which would cost as much as to let it through:
-// it ends its connection. Of a connection that several callers share, it ends its stream.
+// serveShort answers a request that needs little work, such as a refused one. The request counts
+// until its answer is sent. A request beyond the limit gets no answer, which would cost as much as
+// to admit it: its connection ends. If several callers share the connection, only its stream ends.
 func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, c *Caller, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
 	if err != nil && c.isShared() {
@@ -275,7 +273,7 @@ func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, c *Caller, l
 	admission.Send(w, r)
 }
 
-// serve bounds the body of a counted request, and what is held of it.
+// serve bounds the body and the memory of a counted request.
 func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
 	intake := c.limits.Intake(c.account)
@@ -285,7 +283,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit := l.Largest(r.URL.Path)
-	// The message of a GET is in its address.
+	// The message of a GET is in its URL.
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") {
 		if err := intake.Add(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
@@ -294,7 +292,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	work := l.workSlot(c, r)
 	if work != nil {
-		admission.LetThrough(r.Context()) // it takes turns from here on
+		admission.LetThrough(r.Context()) // from here on the work slot bounds it
 	}
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone
@@ -317,8 +315,8 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d, work: work}, r)
 }
 
-// workSlot is for a call. Probes, whose callers have no identity, are not counted. Hosts do not
-// count as active callers for others, because there are always some.
+// workSlot returns the slot of a call. Probes, whose callers have no identity, have none. Hosts do
+// not count as active callers for others, because some are always active.
 func (l *Limits) workSlot(c *Caller, r *http.Request) *workSlot {
 	switch {
 	case c.Actor.Name == "":
@@ -330,9 +328,9 @@ func (l *Limits) workSlot(c *Caller, r *http.Request) *workSlot {
 	}
 }
 
-// slotOf is for a request of a caller. A connection of HTTP/1 keeps it as long as all its requests
-// are of one caller: then a request enters before its header is read, and leaves when its answer is
-// sent.
+// slotOf returns the slot of a caller's request. An HTTP/1 connection keeps the slot while all its
+// requests are of one caller: then a request enters before its header is read, and leaves when its
+// answer is sent.
 func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) *workSlot {
 	slot := &workSlot{work: work, caller: caller}
 	if r.ProtoMajor != 1 {
@@ -351,8 +349,8 @@ func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Calle
 	return slot
 }
 
-// ofSeveral is for a connection that has had requests of several callers: nobody knows whose the
-// next one is.
+// ofSeveral is the Work of a connection that has had requests of several callers: the caller of the
+// next one is not known.
 type ofSeveral struct{}
 
 func (ofSeveral) Begin() {}
@@ -362,7 +360,7 @@ func (ofSeveral) End()   {}
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
 	maker := c.Maker.ChargedName()
 	owner := admission.Caller{ID: "caller/" + maker, Name: maker}
-	// An anonymous caller that was let in counts among the known: its connection is not closed
+	// An anonymous caller that was admitted counts among the known: its connection is not closed
 	// during a request.
 	if c.isAnonymous() {
 		owner = c.account
@@ -375,13 +373,13 @@ func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error)
 
 var _ connect.Interceptor = (*Limits)(nil)
 
-// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here
-// or at the leader, and large answers.
+// WrapUnary gives back the decoding slot, because the message is valid. It counts large answers,
+// and requests that wait, here or at the leader.
 func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		releaseDecodeSlot(ctx)
 		c := CallerOf(ctx)
-		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
+		if convert.Wait(req.Any()) > 0 { // the answer comes when the wait is over
 			ended, err := c.countWait()
 			if err != nil {
 				return nil, err
@@ -410,8 +408,8 @@ func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its
-// request was received.
+// WrapStreamingHandler counts a stream, of this coordinator or forwarded to the leader. It gives
+// back the decoding slot when the stream's request was received.
 func (l *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		ended, err := CallerOf(ctx).countStream()

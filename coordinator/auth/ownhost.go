@@ -8,8 +8,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// checkOwnHost refuses what comes through a host's agent, or from it, and names another host. A
-// question about no host in particular becomes one about its own.
+// checkOwnHost refuses a call of an agent, or through it, that names another host. A query that
+// names no host becomes one about the agent's host.
 func checkOwnHost(actor identity.Actor, message any) error {
 	if actor.Host == "" {
 		return nil
@@ -43,8 +43,8 @@ func checkOwnHost(actor identity.Actor, message any) error {
 	}
 }
 
-// checkOwnID refuses an agent that gives another host's id than its identity has. One of the two
-// is wrong on that agent's host.
+// checkOwnID refuses an agent that reports a host id other than that of its identity. One of the
+// two is wrong on the agent's host.
 func checkOwnID(actor identity.Actor, host, verb string) error {
 	if host == actor.Host {
 		return nil
@@ -70,8 +70,8 @@ func wantOwnHost(actor identity.Actor) string {
 	return fmt.Sprintf("host %s, through whose agent the call came; a coordinator takes calls about any host from callers that it knows by a token or a certificate (for the command line: BURSAR_ADDR and BURSAR_TOKEN_FILE)", actor.Host)
 }
 
-// OnOwnHost refuses an allocation of another host to an actor that came through a host's agent.
-// Others may see any. The error is an *access.DeniedError.
+// OnOwnHost refuses an allocation of another host to an actor whose call came through a host's
+// agent. Other actors may see any. The error is an *access.DeniedError.
 func OnOwnHost(actor identity.Actor, allocation fmt.Stringer, host string) error {
 	if actor.Host == "" || host == actor.Host {
 		return nil

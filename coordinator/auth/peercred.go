@@ -20,8 +20,8 @@ import (
 	"github.com/bursar/bursar/internal/sockdiag"
 )
 
-// peerCred is the user at the other end of a connection within this machine: the kernel says who
-// owns the socket. The kernel is asked once, when the first request needs it.
+// peerCred is the user at the other end of a local connection: the owner of the socket, according
+// to the kernel. The coordinator asks the kernel once, when the first request needs it.
 type peerCred struct {
 	conn net.Conn // nil: there is no connection
 	once sync.Once
@@ -31,12 +31,12 @@ type peerCred struct {
 
 type peerCredKey struct{}
 
-// withPeerCred has every connection remember its other end.
+// withPeerCred adds the peerCred of a connection to its context.
 func withPeerCred(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, peerCredKey{}, &peerCred{conn: conn})
 }
 
-// peerCreds knows them.
+// peerCreds finds the users of local connections.
 type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
@@ -48,8 +48,8 @@ func thisMachine() peerCreds {
 	return peerCreds{self: self, owner: sockdiag.Owner, users: localuser.New(localuser.ThisMachine(), localuser.Options{})}
 }
 
-// actorOf returns who makes a request over loopback. Root, and the user that this coordinator runs
-// as, may do everything. Any other user is a submitter for themselves, as on an agent's socket.
+// actorOf returns the actor of a request over loopback. Root, and the user of this coordinator,
+// have all rights. Any other user is a submitter that acts as itself, as on an agent's socket.
 func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	known, _ := r.Context().Value(peerCredKey{}).(*peerCred)
 	if known == nil {
@@ -62,7 +62,7 @@ func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	case uid == 0 || uid == p.self:
 		return identity.Local(), nil
 	}
-	// For every request: the name may change, and may not be known yet.
+	// For each request: the name may change, or may not be known yet.
 	user, err := p.users.Of(r.Context(), known.uid)
 	if err != nil {
 		return identity.Actor{}, connect.NewError(connect.CodeUnavailable, err)
@@ -70,7 +70,7 @@ func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	return identity.Actor{Name: identity.LocalPrefix + user.Name, Users: []string{user.Name}, Role: identity.Submitter, Owner: user.Owner}, nil
 }
 
-// uidOf is the user at the other end of the connection of a request.
+// uidOf returns the user at the other end of a request's connection.
 func (p peerCreds) uidOf(r *http.Request, conn net.Conn) (uint32, error) {
 	other, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p peerCreds) uidOf(r *http.Request, conn net.Conn) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("own address %q: %w", own, err)
 	}
-	uid, err := p.owner(other, here) // the peer's end of the connection has its user
+	uid, err := p.owner(other, here) // the peer's end of the connection belongs to its user
 	if err == nil {
 		err = sockdiag.StillOpen(conn)
 	}
@@ -95,7 +95,7 @@ func (p peerCreds) uidOf(r *http.Request, conn net.Conn) (uint32, error) {
 	return uid, nil
 }
 
-// ownUser is the name of the user that this coordinator runs as, or its uid.
+// ownUser returns the name of this coordinator's user, or its uid.
 func (p peerCreds) ownUser() string {
 	if user, err := p.users.WithoutLookup(p.self); err == nil {
 		return user.Name
@@ -103,9 +103,9 @@ func (p peerCreds) ownUser() string {
 	return strconv.FormatUint(uint64(p.self), 10)
 }
 
-// accountOf is what a caller is counted on here. All ids that belong to one user within namespaces
-// are one account. A user of another machine, whose call its coordinator has passed on, is never a
-// user of this machine, whatever the name.
+// accountOf returns the account of a caller. All ids that belong to one user within namespaces are
+// one account. A user of another machine, whose call its coordinator has forwarded, is never a user
+// of this machine, even if the names are equal.
 func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	account := accountOf(c)
 	if !strings.HasPrefix(c.Actor.Name, identity.LocalPrefix) || c.Actor.Host != "" || !c.passedOn() {
@@ -115,12 +115,12 @@ func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	return admission.Caller{ID: "caller/" + c.via() + "/" + name, Name: name + " of " + c.via()}
 }
 
-// ConnectionOwner returns the function that names the caller of a connection from this machine, for
+// ConnectionOwner returns the function that finds the owner of a local connection, for
 // admission.ConnectionOptions.
 func ConnectionOwner() func(net.Conn) admission.Caller { return thisMachine().connectionOwner }
 
-// connectionOwner is what a connection is counted on before its first request has come.
-// Connections of this machine count on their users, who share its addresses.
+// connectionOwner returns the account of a connection before its first request. Local connections
+// count on their users, because these share the addresses of the machine.
 func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -131,7 +131,7 @@ func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 		return admission.Caller{}
 	}
 	uid, err := p.owner(other, here)
-	if err != nil { // it is closed, or the kernel tells nothing
+	if err != nil { // it is closed, or the kernel does not answer
 		return admission.Caller{}
 	}
 	account := p.users.Account(uid)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to
-// those.
+// ErrRightsChanged ends a stream whose caller's rights have changed: its messages were filtered by
+// the old rights.
 var ErrRightsChanged = errors.New("the caller's rights have changed: call again")
 
-// revokedError ends a stream if its caller would not be let in any more.
+// revokedError ends a stream whose caller would no longer be admitted.
 type revokedError struct{ err error }
 
 func (e *revokedError) Error() string { return e.err.Error() }
@@ -20,8 +20,8 @@ func (e *revokedError) Error() string { return e.err.Error() }
 // Unwrap returns the refusal.
 func (e *revokedError) Unwrap() error { return e.err }
 
-// recheck admits a request once more. Meanwhile a token may have been revoked, a certificate may
-// have expired, its CA may have gone, or an identity may have got another role.
+// recheck authenticates and authorizes a request again. Meanwhile its token may have been revoked,
+// its certificate may have expired, the CA may be gone, or the identity may have another role.
 func (a *authenticator) recheck(r *http.Request, before *Caller) error {
 	now, err := a.admit(r)
 	switch {
@@ -34,9 +34,9 @@ func (a *authenticator) recheck(r *http.Request, before *Caller) error {
 	}
 }
 
-// watchRights ends the context of a stream when its caller's credentials do not hold any more. It
-// does so whether the stream is answered here or passed on to the leader, who does not know the
-// credentials. stop must be called with how the stream ended, and returns why.
+// watchRights ends the context of a stream when its caller's credentials are no longer valid, also
+// if the stream is forwarded to the leader, which does not know the credentials. stop must be
+// called with the error of the stream, and returns the cause.
 func (a *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }

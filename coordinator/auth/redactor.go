@@ -17,16 +17,16 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// redactor takes sensitive fields out of answers, and out of the details of errors, if the caller
-// may not see them. The contract marks these fields with the option debug_redact. The redactor
-// finds them by the contract's descriptors, so that a new procedure, or a new detail, needs no
-// code. Any goroutine may use it.
+// redactor removes sensitive fields from answers, and from the details of errors, if the caller may
+// not see them. The contract marks these fields with the option debug_redact. The redactor finds
+// them by the contract's descriptors, so that a new procedure or a new detail needs no code. Any
+// goroutine may use it.
 type redactor struct {
-	// fields are, of every message of the contract, the fields with messages that have a sensitive
-	// field somewhere.
+	// fields lists, for each message of the contract, its message fields that contain a sensitive
+	// field at any depth.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
-	// sensitive are, of every message of the contract, its own sensitive fields, unless the message
-	// has a decision.
+	// sensitive lists, for each message of the contract, its own sensitive fields, except for
+	// messages that isDecided reports.
 	sensitive map[protoreflect.FullName][]protoreflect.FieldDescriptor
 	// code gives an error its code and details.
 	code func(error) error
@@ -68,7 +68,7 @@ func (r *redactor) addFields(message protoreflect.MessageDescriptor) {
 	}
 }
 
-// messageIn is the message that a field, or each of its values, is; nil for none.
+// messageIn returns the message type of a field, or of its map values; nil if there is none.
 func messageIn(field protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	if field.IsMap() {
 		field = field.MapValue()
@@ -76,19 +76,20 @@ func messageIn(field protoreflect.FieldDescriptor) protoreflect.MessageDescripto
 	return field.Message()
 }
 
-// isSensitive reports whether the contract marks a field as one that few callers may see.
+// isSensitive reports whether the contract marks a field as sensitive.
 func isSensitive(field protoreflect.FieldDescriptor) bool {
 	options, ok := field.Options().(*descriptorpb.FieldOptions)
 	return ok && options.GetDebugRedact()
 }
 
-// isDecided reports whether redactMessage decides about each sensitive field of a message, and of
-// the messages in it, by its content. Of all other messages nobody gets the sensitive fields.
+// isDecided reports whether redactMessage decides about the sensitive fields of a message, and of
+// its submessages, by its content. In all other messages, sensitive fields are removed for every
+// caller.
 func isDecided(message protoreflect.MessageDescriptor) bool {
 	return message.FullName() == (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName()
 }
 
-// hasSensitive reports whether a message has a sensitive field somewhere.
+// hasSensitive reports whether a message has a sensitive field at any depth.
 func hasSensitive(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if seen[message.FullName()] {
 		return false
@@ -106,16 +107,16 @@ func hasSensitive(message protoreflect.MessageDescriptor, seen map[protoreflect.
 	return false
 }
 
-// redact leaves in an answer what the actor may see.
+// redact removes from an answer the fields that the actor may not see.
 func (r *redactor) redact(actor identity.Actor, answer any) {
 	if message, ok := answer.(proto.Message); ok {
 		r.redactMessage(actor, message.ProtoReflect())
 	}
 }
 
-// redactError makes an error what callers see, and leaves in its details what the actor may see. A
-// detail of a type that this version does not know, such as one from a newer leader, is left out:
-// this version cannot say what is in it.
+// redactError adds the code and the details for callers to an error, and removes from the details
+// the fields that the actor may not see. It omits a detail of a type that this version does not
+// know, such as one from a newer leader, because it cannot know its content.
 func (r *redactor) redactError(actor identity.Actor, err error) error {
 	whole, ok := errors.AsType[*connect.Error](r.code(err))
 	if !ok || len(whole.Details()) == 0 {
@@ -129,7 +130,7 @@ func (r *redactor) redactError(actor identity.Actor, err error) error {
 			continue
 		}
 		r.redact(actor, message)
-		if d, err := connect.NewErrorDetail(message); err == nil { // what was read can be written
+		if d, err := connect.NewErrorDetail(message); err == nil { // it was just decoded
 			redacted.AddDetail(d)
 		}
 	}
@@ -174,7 +175,7 @@ func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 	}
 }
 
-// hasOutput reports whether an allocation has words of an engine.
+// hasOutput reports whether an allocation contains output of an engine.
 func hasOutput(a *bursarv1.Allocation) bool {
 	return a.GetErrorOutput() != "" || slices.ContainsFunc(a.GetLaunch().GetTries(), func(t *bursarv1.LaunchTry) bool { return t.GetErrorOutput() != "" })
 }

@@ -17,25 +17,25 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Timeouts are how long a coordinator waits for the other end of a connection.
+// Timeouts are a coordinator's timeouts for the other end of a connection.
 type Timeouts struct {
-	// Header is for a request's headers to come.
+	// Header bounds the arrival of a request's headers.
 	Header time.Duration
-	// Body is for its body; one of 64 MiB in 30 s takes 17 Mbit/s.
+	// Body bounds the arrival of its body; a body of 64 MiB in 30 s takes 17 Mbit/s.
 	Body time.Duration
-	// Write is for a piece of an answer to be taken.
+	// Write bounds one write of an answer.
 	Write time.Duration
-	// Idle is for the next request.
+	// Idle bounds the time until the next request.
 	Idle time.Duration
-	// Recheck is how long a stream goes on before its caller's credentials are looked at again: so
-	// long is a revoked one still good.
+	// Recheck is the time between two checks of a stream's credentials. A revoked credential stays
+	// valid for a stream for that long.
 	Recheck time.Duration
 }
 
-// requestLimits bound what a request may cost before it was checked: the size of its body, how
-// long the body may take to come, and how long a piece of the answer may take to be read. They
-// also keep out pages of other sites that run in a browser on this machine. Over loopback nobody
-// shows credentials, so such a page would have the rights of the browser's user.
+// requestLimits bound a request before its authentication: the size of its body, the time until the
+// body has come, and the time for each write of the answer. They also refuse requests from pages of
+// other sites in a browser on this machine. Over loopback no caller shows credentials, so such a
+// page would have the rights of the browser's user.
 type requestLimits struct {
 	next    http.Handler
 	time    *Timeouts
@@ -56,45 +56,45 @@ func (l *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := l.checkOrigin(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
 		l.audit.recordRefusal(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
-		_ = l.refuse.Write(w, r, denied) // nobody reads it any more
+		_ = l.refuse.Write(w, r, denied) // it fails if the caller has gone
 		return
 	}
 	if r.ContentLength > limit {
-		admission.CloseAfter(w.Header(), r) // the body is not waited for
-		// nobody reads it any more
+		admission.CloseAfter(w.Header(), r) // do not wait for the body
+		// it fails if the caller has gone
 		_ = l.refuse.Write(w, r, l.code(tooLarge(fmt.Sprint(r.ContentLength), limit)))
 		return
 	}
 	if isUnending(r.URL.Path) {
 		r.Body = admission.WithoutTrailers(r)
 		r = r.WithContext(context.WithValue(r.Context(), endBodyKey{}, func() {
-			_ = answer.Control.SetReadDeadline(time.Unix(1, 0)) // in-process connections may not know deadlines
+			_ = answer.Control.SetReadDeadline(time.Unix(1, 0)) // some connections have no deadlines
 		}))
 	} else if r.Body != nil && r.Body != http.NoBody {
-		// in-process connections may not know deadlines
+		// some connections have no deadlines
 		_ = answer.Control.SetReadDeadline(time.Now().Add(l.time.Body))
 		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: l.code, left: limit, limit: limit}
 	}
 	l.next.ServeHTTP(w, r)
 }
 
-// isUnending reports whether the request of a procedure has any number of messages, over any time.
-// Each of them is bounded as another request is, and the connection is watched.
+// isUnending reports whether the request of a procedure may have any number of messages, over any
+// time. Each message has the bounds of a request, and the connection is watched.
 func isUnending(path string) bool { return path == bursarv1connect.HostServiceSendOutputProcedure }
 
 type endBodyKey struct{}
 
-// EndBody ends the reading of a request that has any number of messages: a Receive that waits
-// fails. Any goroutine may call it until the call has ended.
+// EndBody stops the reading of such a request: a waiting Receive fails. Any goroutine may call it
+// until the call has ended.
 func EndBody(ctx context.Context) {
 	if end, ok := ctx.Value(endBodyKey{}).(func()); ok {
 		end()
 	}
 }
 
-// checkOrigin refuses what a browser sends for a page of another site. A site can make its name
-// resolve to this machine's address. Then its page looks like one of ours but for the name, so our
-// pages are called by address.
+// checkOrigin refuses a browser's request for a page of another site. A site can make its name
+// resolve to this machine's address. Then its page differs from one of this server only by the
+// name, so the pages of this server must be called by address.
 func (l *requestLimits) checkOrigin(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil // no browser
@@ -106,15 +106,15 @@ func (l *requestLimits) checkOrigin(r *http.Request) error {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && name != "localhost" {
 		return fmt.Errorf("host: %q: want the address of this server, in a browser", r.Host)
 	}
-	return l.cross.Check(r) //nolint:wrapcheck // it says all
+	return l.cross.Check(r) //nolint:wrapcheck // it is complete
 }
 
 func tooLarge(size string, limit int64) error {
 	return invalid("body", size+" bytes", fmt.Sprintf("at most %d bytes", limit))
 }
 
-// boundedBody is a request's body that ends with a typed error if it is too large. Once it was
-// read the connection has no deadline any more: the answer may take as long as the request is
+// boundedBody is a request's body that fails with a typed error if it is too large. At its end it
+// removes the read deadline of the connection: the answer may take as long as the request is
 // willing to wait.
 type boundedBody struct {
 	io.ReadCloser
@@ -137,7 +137,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return n, b.code(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
 	}
 	if errors.Is(err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{}) // in-process connections may not know deadlines
+		_ = b.control.SetReadDeadline(time.Time{}) // some connections have no deadlines
 	}
 	return n, err //nolint:wrapcheck // io.EOF must stay as it is
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// SharedAnswer is a message of a stream that is encoded once for all callers who may see the same
-// of it. It is no message itself: the Auditor decides what of it is sent.
+// SharedAnswer is a message of a stream that is encoded once for all callers with the same view of
+// it. It is not a message itself: the Auditor decides which view is sent.
 type SharedAnswer interface {
-	// OutputOf is the user whose engine wrote something that is in the message, and false if there
-	// is no such thing in it.
+	// OutputOf returns the user of the engine whose output the message contains, and false if it
+	// contains no output.
 	OutputOf() (user string, ok bool)
-	// Redacted is what to send, a convert.Encoded: whole, or without what engines wrote. redact
-	// leaves in the message what belongs into it, and is called before it is encoded.
+	// Redacted returns the view to send, a convert.Encoded: whole, or without the output of
+	// engines. It calls redact on the message before it encodes it.
 	Redacted(whole bool, redact func(proto.Message)) any
 }
 
@@ -28,8 +28,8 @@ func newSharing(r *redactor, actor identity.Actor) sharing {
 	return sharing{actor, func(message proto.Message) { r.redact(actor, message) }}
 }
 
-// view is the part of an answer that the actor may see. It is the same for all actors for whom
-// access.MaySeeOutput says the same: redactAllocation asks nothing else about its actor.
+// view returns the view of an answer for the actor. It is the same for all actors with the same
+// result of access.MaySeeOutput: redactAllocation depends on nothing else of its actor.
 func (s *sharing) view(answer SharedAnswer) any {
 	user, ok := answer.OutputOf()
 	return answer.Redacted(!ok || access.MaySeeOutput(s.actor, user), s.redact)

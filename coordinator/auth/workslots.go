@@ -10,45 +10,47 @@ import (
 )
 
 const (
-	// workTime is how long a request keeps its slot at most: a body may come slowly.
+	// workTime is the longest time that a request keeps its slot: a body may come slowly.
 	workTime = 50 * time.Millisecond
-	// beginTime is how long the first bytes of a request wait for a slot at most.
+	// beginTime is the longest time that the first bytes of a request wait for a slot.
 	beginTime = 500 * time.Millisecond
 	// activeTime is how long a caller counts as active after a request.
 	activeTime = 100 * time.Millisecond
 )
 
-// workSlots let a few requests of each caller be worked on at a time: as many as there are
-// processors, and half as many while other callers are active. The others of that caller wait in
-// the order in which they came, before their bodies are read. Without it, the goroutines of all
-// requests of one caller would be runnable, and those of another would wait behind all of them.
+// workSlots let a few requests of each caller be processed at a time: as many as there are
+// processors, and half as many while other callers are active. The caller's other requests wait in
+// order of arrival, before their bodies are read. Without it, the goroutines of all requests of one
+// caller would be runnable, and a request of another caller would wait behind all of them.
 //
-// A request has its slot from when its header has come until it waits for the loop or for another
-// coordinator, until its answer is on its way, or for workTime. On a connection of HTTP/1 it has it
-// from its first bytes until its answer is sent. One that has waited gets a slot again before those
-// that have just come, if other callers are active: a commit answers many requests of one caller at
+// A request holds its slot from the end of its header until it waits for the loop or for another
+// coordinator, until its answer is on its way, or for workTime. On an HTTP/1 connection it holds
+// the slot from its first bytes until its answer is sent. If other callers are active, a request
+// that has waited gets a slot again before requests that have just come: a commit answers many
+// requests of one caller at once.
 // once.
 type workSlots struct {
 	each int
 	now  func() time.Time
 
 	mu sync.Mutex
-	// callers are those with a request that is worked on, by account; guarded by mu.
+	// callers are the callers with a slot in use, by account; guarded by mu.
 	callers map[string]*callerWork
-	// last is who came last, and who came last of the others, and when; guarded by mu.
+	// last are the last requests of the two callers that came last; guarded by mu.
 	last [2]seen
 }
 
-// seen is when a caller had its last request.
+// seen is the time of a caller's last request.
 type seen struct {
 	caller string
 	at     time.Time
 }
 
-// callerWork is one caller's. It is guarded by the lock of workSlots.
+// callerWork is the state of one caller. It is guarded by the lock of workSlots.
 type callerWork struct {
 	running int
-	// Those that wait, in the order of the two lists. Each is closed when its request has a slot.
+	// The waiting requests; resuming goes first. Each channel is closed when its request gets a
+	// slot.
 	resuming, entering []chan struct{}
 }
 
@@ -69,8 +71,8 @@ func (w *workSlots) enter(ctx context.Context, caller admission.Caller) error {
 	return w.await(ctx, caller, c, &c.entering)
 }
 
-// resume is enter for a request that had a slot before. It is not had if no other caller is
-// active.
+// resume is enter for a request that had a slot before. It returns false, without a slot, if no
+// other caller is active.
 func (w *workSlots) resume(ctx context.Context, caller admission.Caller) (had bool) {
 	if ctx.Err() != nil {
 		return false
@@ -93,7 +95,7 @@ func (w *workSlots) ofLocked(caller admission.Caller) *callerWork {
 	return c
 }
 
-// await waits for a slot, in a list of c. It unlocks.
+// await waits for a slot, in a list of c. It unlocks w.mu.
 func (w *workSlots) await(ctx context.Context, caller admission.Caller, c *callerWork, list *[]chan struct{}) error {
 	if !c.waits() && c.running < w.limitLocked(caller) {
 		c.running++
@@ -115,7 +117,7 @@ func (w *workSlots) await(ctx context.Context, caller admission.Caller, c *calle
 		*list = slices.Delete(*list, i, i+1)
 		return ctx.Err()
 	}
-	w.leaveLocked(caller) // it got one in the meantime
+	w.leaveLocked(caller) // it got a slot in the meantime
 	return ctx.Err()
 }
 
@@ -134,7 +136,7 @@ func (w *workSlots) leaveLocked(caller admission.Caller) {
 	}
 }
 
-// startLocked gives slots to those that wait, as long as there are any.
+// startLocked gives free slots to waiting requests.
 func (w *workSlots) startLocked(caller admission.Caller, c *callerWork) {
 	if !c.waits() {
 		return
@@ -150,7 +152,7 @@ func (w *workSlots) startLocked(caller admission.Caller, c *callerWork) {
 	}
 }
 
-// seeLocked takes note of a caller's request.
+// seeLocked records a caller's request.
 func (w *workSlots) seeLocked(caller admission.Caller) {
 	if w.last[0].caller != caller.ID {
 		w.last[1] = w.last[0]
@@ -158,7 +160,7 @@ func (w *workSlots) seeLocked(caller admission.Caller) {
 	w.last[0] = seen{caller.ID, w.now()}
 }
 
-// limitLocked is how many requests of a caller may be worked on now.
+// limitLocked returns how many requests of a caller may be processed now.
 func (w *workSlots) limitLocked(caller admission.Caller) int {
 	if w.crowdedLocked(caller) {
 		return max(1, w.each/2)
@@ -177,32 +179,32 @@ func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 	return false
 }
 
-// workSlot is that of one request. A nil one is of a request that is not counted.
+// workSlot is the slot of one request. A nil slot belongs to a request that is not counted.
 type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
-	kept   bool // its connection has it, and gives it back when the answer is sent
+	kept   bool // the connection keeps it, and gives it back when the answer is sent
 
 	mu     sync.Mutex
 	held   bool        // guarded by mu
-	parked bool        // guarded by mu; it waits for something else, or has ended
-	late   *time.Timer // guarded by mu; lets the slot go after workTime; nil: there was none
+	parked bool        // guarded by mu; the request waits for something else, or has ended
+	late   *time.Timer // guarded by mu; gives the slot back after workTime; nil: not started yet
 }
 
 type workSlotKey struct{}
 
-// Begin implements admission.Work. It waits for beginTime at most: the request may be another
-// caller's than those before it.
+// Begin implements admission.Work. It waits at most for beginTime, because the request may be of
+// another caller than the earlier ones.
 func (s *workSlot) Begin() {
 	ctx, cancel := context.WithTimeout(context.Background(), beginTime)
 	defer cancel()
-	_ = s.enter(ctx) // the request waits once more when it is known whose it is
+	_ = s.enter(ctx) // the request waits once more when its caller is known
 }
 
 // End implements admission.Work.
 func (s *workSlot) End() { s.release() }
 
-// enter waits for the slot, unless the request has it already.
+// enter waits for the slot, unless the request holds it already.
 func (s *workSlot) enter(ctx context.Context) error {
 	if s == nil || s.holds() {
 		return nil
@@ -220,7 +222,7 @@ func (s *workSlot) holds() bool {
 	return s.held
 }
 
-// hold says that it has a slot, for workTime at most.
+// hold records that the request holds a slot, for workTime at most.
 func (s *workSlot) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +238,7 @@ func (s *workSlot) hold() {
 	s.late.Reset(workTime)
 }
 
-// cameWhole says that all of the body is there. If it took too long, the slot was let go.
+// cameWhole takes a slot again if the body took so long that the request lost its slot.
 func (s *workSlot) cameWhole(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -277,25 +279,24 @@ func (s *workSlot) release() {
 	s.letGoLocked()
 }
 
-// handled gives the slot back when the request's handler returns, unless its connection does that
-// later.
+// handled gives the slot back when the request's handler returns, unless the connection keeps it.
 func (s *workSlot) handled() {
 	if s != nil && !s.kept {
 		s.release()
 	}
 }
 
-// Parked says that a call waits for something else than a processor from now on, or works no more.
-// It counts no longer among those of its caller that are worked on.
+// Parked says that a call waits for something other than a processor, or has no more work. It gives
+// back the work slot.
 func Parked(ctx context.Context) {
 	if s, ok := ctx.Value(workSlotKey{}).(*workSlot); ok {
 		s.release()
 	}
 }
 
-// Resumed says that a call that was parked is worked on again. If other callers are active, it
-// waits until the call counts among those of its caller that are. Without it, all those whose
-// answers came with one commit would be runnable at once.
+// Resumed says that a parked call needs a processor again. If other callers are active, it waits
+// for a work slot. Without this wait, all calls whose answers came with one commit would be
+// runnable at once.
 func Resumed(ctx context.Context) {
 	if s, ok := ctx.Value(workSlotKey{}).(*workSlot); ok && s != nil && s.work.resume(ctx, s.caller) {
 		s.hold()

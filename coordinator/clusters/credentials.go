@@ -10,14 +10,14 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Credentials is the directory of the files that providers from the API may name. Without it, an
-// admin could have any file that the coordinator can read sent to any address.
+// Credentials is the directory of the files that providers from the API may name. Otherwise an
+// admin could send any file that the coordinator can read to any address.
 type Credentials string
 
 func (c Credentials) wantFile() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
 
-// pathOf is the path of a file that a setting names. It is not ok if the path is, by its name,
-// outside of the directory. A name without a directory is one in this directory.
+// pathOf returns the path of a file in a setting. ok is false if the name leads outside of the
+// directory. A relative name is relative to the directory.
 func (c Credentials) pathOf(value string) (path string, ok bool) {
 	for element := range strings.SplitSeq(filepath.ToSlash(value), "/") {
 		if element == ".." {
@@ -35,8 +35,7 @@ func isInside(dir, path string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// Check looks at the names of the files that settings name. The error is a
-// *providers.SettingError.
+// Check checks the names of the files in settings. The error is a *providers.SettingError.
 func (c Credentials) Check(kind providers.Kind, settings map[string]string) error {
 	for _, name := range kind.Files() {
 		value, given := settings[name]
@@ -50,9 +49,9 @@ func (c Credentials) Check(kind providers.Kind, settings map[string]string) erro
 	return nil
 }
 
-// settings are those that a provider is opened with: what came over the API with whole paths, once
-// no link leads out of the directory. Those of a file may name any file, as that one is the
-// operator's. The error is a *providers.SettingError.
+// settings returns the settings to open a provider with. For a provider from the API, it makes
+// paths absolute, and checks that no link leads out of the directory. A provider from a file may
+// name any file, because that file is the operator's. The error is a *providers.SettingError.
 func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
 	if record.FromFile() {
 		return record.Settings, nil

@@ -20,7 +20,7 @@ import (
 
 var fairCluster = ledger.ClusterName{Kind: "yarn", Cluster: "fair"}
 
-// drawSlowFair draws a FairScheduler in which others have applications. If it is plain, all
+// drawSlowFair draws a FairScheduler with applications of other submitters. If it is plain, all
 // queues have the same weight, and none a minimum.
 func drawSlowFair(t *rapid.T, plain bool) *slowFair {
 	s := &slowFair{
@@ -30,7 +30,7 @@ func drawSlowFair(t *rapid.T, plain bool) *slowFair {
 	}
 	s.cluster = size{rapid.Int64Range(4, 128).Draw(t, "GiB") << 10, rapid.Int64Range(4, 128).Draw(t, "cores")}
 	if plain {
-		s.cluster[1] = s.cluster[0] // they do not matter
+		s.cluster[1] = s.cluster[0] // cores do not matter
 	}
 	s.root.most = s.cluster
 	draw := func(path string) *slowFairQueue {
@@ -40,7 +40,7 @@ func drawSlowFair(t *rapid.T, plain bool) *slowFair {
 		}
 		if !plain {
 			q.weight = rapid.SampledFrom([]float32{1, 1, 1, 2, 0.5, 3, 0}).Draw(t, "weight")
-			// No answer tells a weight of 0 from a minimum that is more than the weight gives.
+			// No answer distinguishes a weight of 0 from a minimum above the weight's share.
 			if q.weight > 0 && rapid.IntRange(0, 3).Draw(t, path+" has a minimum") == 0 {
 				q.least = size{rapid.Int64Range(1, s.cluster[0]/2).Draw(t, "least"), rapid.Int64Range(0, s.cluster[1]/2).Draw(t, "least cores")}
 			}
@@ -74,7 +74,7 @@ func drawSlowFair(t *rapid.T, plain bool) *slowFair {
 		}
 		s.settle()
 	}
-	for _, q := range s.all(s.root) { // what waits takes nothing from ours later, but its queue is active
+	for _, q := range s.all(s.root) { // what waits only makes its queue active
 		for _, a := range q.apps {
 			a.stuck = !a.started
 		}
@@ -91,13 +91,13 @@ func (s *slowFair) leaves() (paths []string) {
 	return paths
 }
 
-// master draws a master that has a fair chance.
+// master draws a master that often fits.
 func (s *slowFair) master(t *rapid.T) size {
 	n := max(1, s.cluster[0]/rapid.SampledFrom([]int64{128, 64, 32, 16, 8, 4, 3}).Draw(t, "part of the cluster"))
 	return size{n, rapid.Int64Range(1, 2).Draw(t, "cores")}
 }
 
-// read hands an answer to the ledger.
+// read passes an answer to the ledger.
 func (s *slowFair) read(t *rapid.T, l *ledger.Ledger) {
 	answer := `{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":` + s.answer(s.root) + `}}}`
 	said, err := yarn.Decode(strings.NewReader(answer))
@@ -131,7 +131,7 @@ func fairLedger(t *rapid.T) *ledger.Ledger {
 	return l
 }
 
-// ask asks for a master, and nothing else.
+// ask requests only a master.
 func ask(l *ledger.Ledger, path string, master size) error {
 	r := resource.NewResource(resource.Vector{}.WithMemory(1))
 	memory, cpu := master[0]<<20, master[1]*1000
@@ -145,9 +145,9 @@ func ask(l *ledger.Ledger, path string, master size) error {
 	return err
 }
 
-// With no other submitter, what is granted between two readings starts, in whatever order it
-// comes to YARN, and whichever queues it makes active. What is refused and starts is estimated,
-// or was to wait for masters that have started since.
+// Without other submitters, all grants between two readings start, in any order of arrival at YARN
+// and whichever queues they make active. A refused request that YARN would start has an estimated
+// limit, or had to wait for masters that have started since.
 func TestWhatIsGrantedInAFairSchedulerStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := rapid.Bool().Draw(t, "plain")
@@ -172,7 +172,7 @@ func TestWhatIsGrantedInAFairSchedulerStarts(t *testing.T) {
 			case err == nil:
 				granted = append(granted, a)
 			case is && slices.ContainsFunc(short.Shortfalls, func(s ledger.Shortfall) bool { return !resource.OfMasters(s.Dimension) }):
-			case is: // for its master alone
+			case is: // for its master only
 				a.short = slices.DeleteFunc(short.Shortfalls, func(s ledger.Shortfall) bool {
 					return s.Note == ledger.NoteHeld || estimated(l, a.path, s.Dimension)
 				})

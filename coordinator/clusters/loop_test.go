@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// monotonic is a clock that nobody sets, since it began.
+// monotonic is a clock that is never set.
 type monotonic time.Time
 
 func (m monotonic) Now() time.Time { return time.Now() }
@@ -30,7 +30,7 @@ type loopRig struct {
 	t testing.TB
 }
 
-// newLoopRig is one that does not run yet.
+// newLoopRig returns a rig whose loop does not run yet.
 func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRig {
 	tb.Helper()
 	options := commit.Options{
@@ -46,7 +46,7 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loo
 	return &loopRig{Loop: commit.New(c, options), t: tb}
 }
 
-// runLoop starts one, which close ends.
+// runLoop starts a loop, which close ends.
 func runLoop(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRig {
 	tb.Helper()
 	d := newLoopRig(tb, s, change)
@@ -54,7 +54,7 @@ func runLoop(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRi
 	return d
 }
 
-// lead runs a loop that nobody competes with. It leads when lead returns.
+// lead runs a loop without competitors until it leads.
 func lead(tb testing.TB, loop *commit.Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
@@ -71,7 +71,7 @@ func (d *loopRig) close() {
 	<-d.Ended()
 }
 
-// host adds a host with so much memory, which never fails to report.
+// host adds a host with this memory, which never fails to report.
 func (d *loopRig) host(memory int64) {
 	d.t.Helper()
 	err := d.Do(d.t.Context(), func(l *ledger.Ledger, now ledger.Instant) {

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Metrics are those of the reading of external clusters. There are as many series of each as
-// clusters that are read by this coordinator.
+// Metrics are the metrics of reading external clusters. Each has one series per cluster that this
+// coordinator reads.
 type Metrics struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
@@ -18,7 +18,7 @@ type Metrics struct {
 	heldBack *prometheus.GaugeVec
 }
 
-// NewMetrics returns these metrics, in a registry.
+// NewMetrics returns the metrics, registered in r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -68,7 +68,7 @@ func (m *Metrics) setHeldBack(name ledger.ClusterName, queues []ledger.QueueRepo
 	m.heldBack.WithLabelValues(name.String()).Set(float64(n))
 }
 
-// forget drops what is known of a cluster that is not read any more.
+// forget removes the series of a cluster that is no longer read.
 func (m *Metrics) forget(name ledger.ClusterName) {
 	m.seconds.DeleteLabelValues(name.String())
 	m.failures.DeleteLabelValues(name.String())

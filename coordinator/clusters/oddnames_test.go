@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// oddPieces are what users of clusters make names of.
+// oddPieces are parts of names that users of clusters choose.
 var oddPieces = []string{
 	"plain", "team", "ok", "a", "A", "root", " ", "\t", "\u00a0", "\u3000", "\u2003", "\u200b", "\ufeff", "\u202e", "\u2066", "\x00", "\x1b[2J", "\n",
 	".", "..", ",", "@", ":", "=", "*", "\"", "\\", "/", "%2F", "#", "'", "$HOME", "é", "e\u0301", "\u0430", "\u3164", "\ufe0f", "名前", "\xff", "\xc3\x28", //nolint:gosmopolitan // one is in Han script
@@ -37,7 +37,7 @@ func oddName() *rapid.Generator[string] {
 	}).Filter(func(name string) bool { return name != "plain" && name != "team" })
 }
 
-// quotedJSON writes a name as JSON. Bytes that are no UTF-8 stay as they are.
+// quotedJSON writes a name as JSON. Bytes that are not UTF-8 stay unchanged.
 func quotedJSON(name string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -54,8 +54,8 @@ func quotedJSON(name string) string {
 	return b.String() + `"`
 }
 
-// oddAnswers are the answers of each kind of cluster that has root.plain, root.team, root.team.ok,
-// and queues with odd names below root and below root.team.
+// oddAnswers has an answer of each kind of cluster with root.plain, root.team, root.team.ok, and
+// queues with odd names below root and root.team.
 var oddAnswers = map[string]func(below, team []string) (providers.Snapshot, error){
 	"capacity": func(below, team []string) (providers.Snapshot, error) {
 		queue := func(name, children string) string {
@@ -124,7 +124,7 @@ type saying struct {
 
 func (p saying) Snapshot(context.Context) (providers.Snapshot, error) { return p.snapshot, nil }
 
-// oddLedger is a ledger that has taken in an answer.
+// oddLedger returns a ledger that has received an answer.
 func oddLedger(t *rapid.T, said providers.Snapshot) (*ledger.Ledger, ledger.ClusterReport) {
 	l := fairLedger(t)
 	s, err := providers.Clean(saying{snapshot: said}).Snapshot(context.Background())
@@ -149,8 +149,8 @@ func oddAddress(path string) resource.Address {
 	return resource.Address{Kind: fairCluster.Kind, Cluster: fairCluster.Cluster, Path: path}
 }
 
-// No name of a queue, however odd, hides another queue, of none of the decoders and in the books.
-// Each queue has an account of its own, or is listed as one that no request can name.
+// No odd name of a queue hides another queue, with any decoder and in the ledger. Each queue has
+// its own account, or is listed as unaddressable.
 func testOddNames(t *rapid.T) {
 	kind := rapid.SampledFrom([]string{"capacity", "exec", "fair"}).Draw(t, "kind")
 	below, team := rapid.SliceOfN(oddName(), 0, 6).Draw(t, "below root"), rapid.SliceOfN(oddName().Filter(func(s string) bool { return s != "ok" }), 0, 3).Draw(t, "below root.team")
@@ -169,7 +169,8 @@ func testOddNames(t *rapid.T) {
 			t.Fatalf("%s is hidden: %+v, %v", path, q, err)
 		}
 	}
-	// What has no account of its own is listed as such: each queue is in one of the lists.
+	// A queue without its own account is listed as unaddressable: each queue is in one of the
+	// lists.
 	hidden := report.Unaddressable
 	if hidden == nil {
 		hidden = &ledger.UnaddressableQueues{}
@@ -184,7 +185,7 @@ func testOddNames(t *rapid.T) {
 				Actor: identity.Actor{Name: "c", Anyone: true}, Labels: label.Of("user", "u"),
 				Resource: resource.NewResource(resource.Vector{}.WithMemory(1)).WithPart(oddAddress(path), resource.Vector{}.WithMemory(1<<20)),
 			})
-			if q, _ := l.Queue(oddAddress(path)); q.Unavailable != "" { // another one has its path
+			if q, _ := l.Queue(oddAddress(path)); q.Unavailable != "" { // another one has it
 				if err == nil {
 					t.Fatalf("%q is not available (%s), and grants", path, q.Unavailable)
 				}
@@ -218,8 +219,8 @@ func TestNoNameOfAQueueHidesAnother(t *testing.T) { rapid.Check(t, testOddNames)
 
 func FuzzNamesOfQueues(f *testing.F) { f.Fuzz(rapid.MakeFuzz(testOddNames)) }
 
-// A name that a cluster has twice says nothing about which queue is meant. So nothing new goes to
-// either, and all others are as ever.
+// If two queues have the same name, a request could mean either. So nothing new goes to them, and
+// all others are unaffected.
 func TestOfTwoQueuesWithOnePathNoneIsUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"capacity", "exec", "fair"}).Draw(t, "kind")

@@ -17,41 +17,41 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// poller reads one cluster, again and again, and tells the ledger. It belongs to one goroutine.
+// poller reads one cluster periodically and reports to the ledger. It belongs to one goroutine.
 type poller struct {
 	core.Assignment
 
 	pollers *Pollers
 	log     *slog.Logger
-	after   <-chan struct{} // closed when the one before it, of the same cluster, has ended
+	after   <-chan struct{} // closed when the cluster's previous poller has ended
 	end     context.CancelFunc
 	ended   chan struct{}
 
 	pace     providers.Pace
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
-	requests int64              // of the provider's that were counted
+	requests int64              // counted requests of the provider
 	health   Health
-	shown    Health // what is shown of it; guarded by pollers.mu
+	shown    Health // the published copy; guarded by pollers.mu
 }
 
 const (
-	// mostInterval is how far an interval is stretched.
+	// mostInterval is the largest interval for a slow cluster.
 	mostInterval = time.Minute
-	// firstRetry is how soon after a failure the first attempt comes; then they come less often,
-	// up to the interval.
+	// firstRetry is the pause before the first retry after a failure; later pauses grow up to the
+	// interval.
 	firstRetry = 500 * time.Millisecond
-	// spread is by how much two times are apart that should be the same, so that coordinators and
-	// clusters do not act at the same time.
+	// spread is the relative jitter of intervals, so that coordinators and clusters do not act at
+	// the same time.
 	spread = 0.2
 )
 
-// run reads until ctx ends, or the assignment is over.
+// run reads until ctx ends or the assignment is over.
 func (r *poller) run(ctx context.Context) {
 	defer close(r.ended)
 	<-r.after
 	defer r.closeProvider()
-	r.pace, _ = providers.PaceFrom(nil) // until the settings are read
+	r.pace, _ = providers.PaceFrom(nil) // until the settings are parsed
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
 	for ctx.Err() == nil {
@@ -65,7 +65,7 @@ func (r *poller) run(ctx context.Context) {
 		case failure == nil:
 			retry.Reset()
 		case tooSlow(r.interval, r.pollers.loop.Clock.Now().Sub(start)):
-			// it has enough to do without us
+			// the cluster is overloaded; do not retry early
 		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
@@ -78,10 +78,10 @@ func (r *poller) run(ctx context.Context) {
 	}
 }
 
-// round reads the cluster once and tells the ledger the result. failure is what was wrong with the
-// cluster; err says that the assignment is over.
+// round reads the cluster once and reports the result to the ledger. failure is the cluster's
+// failure; err means that the assignment is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
-	var ids []string // each once, in the order of the ledger
+	var ids []string // unique, in the order of the ledger
 	named := map[string]bool{}
 	var asked ledger.Instant
 	for left := math.MaxInt; left > 0; {
@@ -94,7 +94,7 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 					ids = append(ids, id)
 				}
 			}
-			if asked == 0 { // the ledger's, which may be ahead of the clock
+			if asked == 0 { // the ledger's time, which may be ahead of the clock
 				asked = now
 			}
 			return nil
@@ -124,17 +124,17 @@ func (r *poller) do(ctx context.Context, run func(*ledger.Ledger, ledger.Instant
 	return r.pollers.loop.WhileAssigned(ctx, &r.Assignment, run)
 }
 
-// reading is what was read in a round.
+// reading is the result of a round.
 type reading struct {
 	report ledger.ClusterReport
 	server string
-	doubts string // what makes no sense of it
+	doubts string // implausible figures
 	took   time.Duration
 	asked  int   // applications
-	partly error // why not all of them were answered
+	partly error // why some applications have no answer
 }
 
-// read asks the cluster, for no longer than the provider's timeout.
+// read reads the cluster within the provider's timeout.
 func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	if err := CatchPanic(r.openProvider); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	return got, got.report.Prepare()
 }
 
-// DescribeTimeout adds to an error why ctx has ended, if that is what went wrong.
+// DescribeTimeout adds the cause of ctx to an error if ctx's deadline has passed.
 func DescribeTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
@@ -178,7 +178,7 @@ func DescribeTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// CatchPanic runs something of a provider's, which must not take the coordinator down with it.
+// CatchPanic runs a call of a provider, whose panic must not end the coordinator.
 func CatchPanic(run func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -188,8 +188,8 @@ func CatchPanic(run func() error) (err error) {
 	return run()
 }
 
-// openProvider makes the provider, if there is none yet. What is missing, such as a file, may be
-// there the next time.
+// openProvider opens the provider, if it is not open yet. Missing objects, such as a file, may
+// exist at the next attempt.
 func (r *poller) openProvider() error {
 	if r.provider != nil {
 		return nil
@@ -212,8 +212,8 @@ func (r *poller) closeProvider() {
 	}
 }
 
-// report hands what was read to the ledger. failure is why that does not take it; err says that
-// the assignment is over.
+// report passes a reading to the ledger. failure is the ledger's refusal; err means that the
+// assignment is over.
 func (r *poller) report(ctx context.Context, got *reading) (failure, err error) {
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
@@ -227,7 +227,7 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 	return refused, nil
 }
 
-// succeeded notes that the cluster was read.
+// succeeded records a successful reading.
 func (r *poller) succeeded(got *reading) {
 	message := got.report.Untrusted
 	if message == "" {
@@ -246,7 +246,7 @@ func (r *poller) succeeded(got *reading) {
 	})
 }
 
-// failed tells the ledger that the cluster could not be read.
+// failed reports to the ledger that the cluster could not be read.
 func (r *poller) failed(ctx context.Context, failure error) error {
 	_, forget := providers.Unavailable(failure)
 	text := providers.Said(failure.Error())
@@ -266,7 +266,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	return nil
 }
 
-// logChange logs what is wrong, once, and that it is over.
+// logChange logs a new problem once, and its end.
 func (r *poller) logChange(message string, failure error) {
 	fault, _ := errors.AsType[*core.PanicError](failure)
 	switch {
@@ -280,7 +280,7 @@ func (r *poller) logChange(message string, failure error) {
 	}
 }
 
-// publish shows how it goes.
+// publish publishes the health and the metrics.
 func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
 	counted, counts := r.provider.(providers.Counted)
@@ -295,9 +295,9 @@ func (r *poller) publish(wait time.Duration) {
 	})
 }
 
-// stretched is the next interval after a reading that took so long. It doubles while a reading
-// takes more than a quarter of it, so that we do not keep a slow cluster busy. It halves, step by
-// step, once a reading would take no more than a quarter of the shorter one.
+// stretched returns the next interval after a reading that took took. The interval doubles while a
+// reading takes more than a quarter of it, so that the coordinator does not overload a slow
+// cluster. It halves, step by step, once a reading takes at most a quarter of the shorter one.
 func stretched(interval, least, took time.Duration) time.Duration {
 	switch {
 	case tooSlow(interval, took):
@@ -309,6 +309,5 @@ func stretched(interval, least, took time.Duration) time.Duration {
 	}
 }
 
-// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by
-// us.
+// tooSlow reports whether a round took too large a part of its interval.
 func tooSlow(interval, took time.Duration) bool { return took > interval/4 }

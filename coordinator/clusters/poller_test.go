@@ -46,8 +46,8 @@ func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 	}
 }
 
-// A ResourceManager that fails says so in 70 kB of a stack trace. Who reads a refusal, the status
-// or a log sees the beginning of it, and nothing that a terminal acts on.
+// A failing ResourceManager answers with 70 kB of a stack trace. Refusals, the status and the log
+// show its beginning, without terminal control characters.
 func TestWhatAClusterSaysIsCutAndPrintable(t *testing.T) {
 	long := "java.lang.\u202eNullPointerException\x1b[2J\r\n" + strings.Repeat("\tat org.apache.hadoop.yarn\n", 2600)
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 		if diff := cmp.Diff(want, took); diff != "" {
 			t.Error(diff)
 		}
-		// What was read is good for three of these.
+		// A reading is valid for three intervals.
 		here.With(func(c *fakecluster.Cluster) { c.Takes, c.Err = 0, errors.New("nonsense") })
 		read := w.cluster().Asked
 		for w.cluster().Asked == read && w.pollers.HealthOf(prod).Failures == 0 {
@@ -226,7 +226,7 @@ func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	})
 }
 
-// What a cluster calls a queue takes no other queue away, whatever the kind of the cluster.
+// The name of a queue hides no other queue, in any kind of cluster.
 func TestANameOfAQueueHarmsNoOther(t *testing.T) {
 	for name, change := range map[string]func(*fakecluster.Cluster){
 		"a queue twice":          func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, c.Queues[1]) },
@@ -291,7 +291,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 	}
 }
 
-// engine puts an active allocation onto the host with a part in a queue.
+// engine puts an active allocation onto the host, with a part in a queue.
 func (w *pollersRig) engine(queue string, memory int64, applications ...string) {
 	w.t.Helper()
 	r := resource.NewResource(resource.Vector{}.WithMemory(1<<20)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
@@ -351,7 +351,7 @@ func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
 }
 
 // If the clock was set back while no coordinator ran, the ledger's time stands still until the
-// clock has caught up. What is read meanwhile is not too old.
+// clock has caught up. Readings in the meantime do not count as too old.
 func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPollersRig(t, always(0.5))

@@ -15,38 +15,37 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Pollers read external clusters while this coordinator leads, each in a goroutine of its own:
-// those that the ledger has providers for, in the leadership that it has them in. What they read
-// goes through the loop like any command, and is dropped once the leadership is over or the
-// provider has changed.
+// Pollers reads external clusters while this coordinator leads, each in its own goroutine. The
+// ledger's providers define the clusters. Readings go through the loop like any command. They are
+// dropped once the term is over or the provider has changed.
 type Pollers struct {
 	loop        *commit.Loop
 	Kinds       providers.Kinds
 	Credentials Credentials
-	random      func() float64 // from 0 to 1; by any goroutine
+	random      func() float64 // from 0 to 1; safe for concurrent use
 	metrics     *Metrics
 	log         *slog.Logger
 
-	wake chan struct{} // holds one
+	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
 	running map[ledger.ClusterName]*poller // guarded by mu
 }
 
-// Health is how the reading of a cluster goes.
+// Health is the state of reading a cluster.
 type Health struct {
-	Server       string // that answered last
+	Server       string // the server that answered last
 	Took         time.Duration
-	Interval     time.Duration // until the next
+	Interval     time.Duration // until the next reading
 	Applications int
-	Message      string // what was wrong last; empty: nothing
-	Failures     int32  // since it was last read
+	Message      string // the latest problem; empty: none
+	Failures     int32  // since the last successful reading
 	failingSince ledger.Instant
 	FailedAt     ledger.Instant
 }
 
-// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any
-// goroutine.
+// New returns pollers that read nothing before Run. random returns numbers from 0 to 1 and must be
+// safe for concurrent use.
 func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Metrics, log *slog.Logger) *Pollers {
 	return &Pollers{
 		loop: loop, Kinds: kinds, Credentials: dir, random: random, metrics: m, log: log,
@@ -54,15 +53,15 @@ func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func(
 	}
 }
 
-// Changed says that other clusters may have to be read than before. It does not block.
+// Changed announces that the set of clusters to read may have changed. It does not block.
 func (p *Pollers) Changed() {
 	select {
 	case p.wake <- struct{}{}:
-	default: // it has been said
+	default: // already announced
 	}
 }
 
-// Run reads until ctx ends. No goroutine of it is left when it returns.
+// Run reads until ctx ends. All of its goroutines have ended when it returns.
 func (p *Pollers) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -75,13 +74,13 @@ func (p *Pollers) Run(ctx context.Context) {
 		}
 		wanted, err := p.loop.Assignments(ctx)
 		if err != nil {
-			wanted = nil // it does not lead; the next leadership says so
+			wanted = nil // not the leader; the next term calls Changed
 		}
 		p.follow(ctx, wanted, &all)
 	}
 }
 
-// follow ends the pollers that are not wanted any more, and begins those that are.
+// follow stops the pollers that are no longer wanted, and starts new ones.
 func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *sync.WaitGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,15 +111,15 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 	}
 }
 
-// closedChannel is a channel that is closed.
+// closedChannel returns a closed channel.
 func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// Open makes a provider of its record, whose texts can be shown. The errors are
-// *providers.KindError and *providers.SettingError, and others of a record that must not be opened.
+// Open opens the provider of a record; its texts are safe to show. Errors: *providers.KindError,
+// *providers.SettingError, and others for a record that must not be opened.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
@@ -144,13 +143,12 @@ func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, provi
 	return providers.Clean(opened), pace, nil
 }
 
-// jitter is about as long as a time.
+// jitter returns a duration near d.
 func (p *Pollers) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*p.random()))
 }
 
-// ifRunning runs something that shows how a poller's cluster goes, unless that one is not the
-// cluster's any more.
+// ifRunning calls run to publish a poller's results, unless the cluster has another poller now.
 func (p *Pollers) ifRunning(r *poller, run func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +157,7 @@ func (p *Pollers) ifRunning(r *poller, run func()) {
 	}
 }
 
-// HealthOf is how the reading of a cluster goes; the zero value if it has not been read yet.
+// HealthOf returns the health of a cluster; the zero value if it has not been read yet.
 func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +167,7 @@ func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	return Health{}
 }
 
-// Warnings says which clusters cannot be read at the moment.
+// Warnings lists the clusters that cannot be read at the moment.
 func (p *Pollers) Warnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

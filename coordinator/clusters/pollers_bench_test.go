@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/test/fakecluster"
 )
 
-// manyQueues are a root, ten queues below it and the rest below these.
+// manyQueues returns a root, ten queues below it and the rest below these.
 func manyQueues(n int) []providers.Queue {
 	list := []providers.Queue{fakecluster.NewQueue("root", 1<<50)}
 	for i := 1; i < n; i++ {
@@ -30,9 +30,9 @@ func manyQueues(n int) []providers.Queue {
 	return list
 }
 
-// BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications,
-// costs: "outside" the loop, which holds no call up, and "inside", for which every call waits.
-// Inside it is the first step that is measured.
+// BenchmarkClusterReport measures the cost of a snapshot with many queues and 200 of our
+// applications: "outside" the loop, where no call waits for it, and "inside", where every call
+// waits. The inside part is the first step.
 func BenchmarkClusterReport(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		queues := manyQueues(n)
@@ -91,7 +91,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 	b.ReportAllocs()
 	var total time.Duration
 	for i := 0; b.Loop(); i++ {
-		// Every queue has another use than before.
+		// Every queue's use has changed.
 		report := report
 		report.Queues = slices.Clone(report.Queues)
 		for j := range report.Queues {

@@ -58,7 +58,7 @@ func (w *pollersRig) close() {
 	}
 }
 
-// put puts a provider, of the cluster at the address "here" if settings name no other.
+// put puts a provider, of the cluster at the address "here" unless settings name another.
 func (w *pollersRig) put(name ledger.ClusterName, settings ...string) {
 	w.t.Helper()
 	record := ledger.ProviderRecord{ClusterName: name, Settings: map[string]string{"address": "here"}}
@@ -70,7 +70,7 @@ func (w *pollersRig) put(name ledger.ClusterName, settings ...string) {
 	}
 }
 
-// cluster is what the ledger knows.
+// cluster returns the ledger's state of the cluster.
 func (w *pollersRig) cluster() ledger.ClusterInfo {
 	w.t.Helper()
 	info, err := commit.Decide(w.t.Context(), w.Loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ClusterInfo, error) {
@@ -87,13 +87,13 @@ func (w *pollersRig) cluster() ledger.ClusterInfo {
 	return info
 }
 
-// passTime lets time go by.
+// passTime advances the time.
 func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// gaps are the times between readings.
+// gaps returns the times between readings.
 func gaps(reads []time.Time) (list []time.Duration) {
 	for i := 1; i < len(reads); i++ {
 		list = append(list, reads[i].Sub(reads[i-1]))
@@ -132,8 +132,7 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 	})
 }
 
-// One that is still at it when its provider changes is waited for, and what it comes back with is
-// nothing.
+// A poller that is still busy when its provider changes is awaited, and its result is dropped.
 func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPollersRig(t, always(0.5))

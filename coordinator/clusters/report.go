@@ -13,20 +13,20 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What is kept of what a cluster says of an application, in bytes: it is a part of each row of its
-// allocation.
+// The lengths to which a cluster's texts about an application are truncated, in bytes: they are
+// part of each row of its allocation.
 const (
 	mostWord        = 32
 	mostDiagnostics = 300
 )
 
-// shownText is the beginning of a text, on one line and without what a terminal would act on.
+// shownText returns the beginning of a text, on one line and without terminal control characters.
 func shownText(text string, most int) string {
 	return spelling.Printable(spelling.Cut(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"), most), '?')
 }
 
-// QueueReports are the queues of a snapshot in the ledger's form, without those that nobody can
-// ask for. A queue that makes no sense is an error: it must not get as far as the loop.
+// QueueReports converts the queues of a snapshot for the ledger, without queues that no request can
+// name. A malformed queue is an error: it must not reach the loop.
 func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	type place struct{ path, partition string }
 	seen := make(map[place]bool, len(queues))
@@ -61,8 +61,8 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	return reports, nil
 }
 
-// UnaddressableQueues are the queues of a snapshot that no request can name, in the ledger's form;
-// nil: there are none.
+// UnaddressableQueues converts a snapshot's list of queues that no request can name; nil: there are
+// none.
 func UnaddressableQueues(s *providers.Snapshot) *ledger.UnaddressableQueues {
 	if len(s.Unaddressable) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func UnaddressableQueues(s *providers.Snapshot) *ledger.UnaddressableQueues {
 	return all
 }
 
-// queueDetails is what is said of a queue next to its limits; nil: nothing.
+// queueDetails converts a queue's fields other than its limits and use; nil: there are none.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset() && q.Division == nil && q.ChildDivision == nil
 	if plain && len(q.NotEnforced)+len(q.Estimated)+len(q.CreatesBelow) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
@@ -87,7 +87,7 @@ func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	}
 }
 
-// division is how a queue takes part in a division, in the ledger's form; nil: it does not.
+// division converts a Division; nil: there is none.
 func division(d *providers.Division) *ledger.Division {
 	if d == nil {
 		return nil
@@ -95,7 +95,7 @@ func division(d *providers.Division) *ledger.Division {
 	return new(ledger.Division(*d))
 }
 
-// queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.
+// queueUsers converts the users of a queue and sorts them by name; nil: there are none.
 func queueUsers(q *providers.Queue) (*ledger.QueueUsers, error) {
 	if len(q.Users) == 0 && q.UserLimit.IsUnset() {
 		return nil, nil //nolint:nilnil // nothing is said
@@ -119,8 +119,8 @@ func queueUsers(q *providers.Queue) (*ledger.QueueUsers, error) {
 	return &ledger.QueueUsers{Listed: reports, Limit: q.UserLimit}, nil
 }
 
-// applicationReports are answers about applications in the ledger's form, without those that were
-// not asked for or that make no sense.
+// applicationReports converts answers about applications, without malformed answers and
+// applications that were not asked for.
 func applicationReports(answers []providers.Application, asked []string) []ledger.ApplicationReport {
 	wanted := make(map[string]bool, len(asked))
 	for _, id := range asked {

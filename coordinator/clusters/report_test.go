@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a cluster says of an application that failed is cut, and cannot do anything to a terminal.
+// A cluster's diagnostics of a failed application are truncated, without terminal control
+// characters.
 func TestDiagnosticsAreCutAndCleaned(t *testing.T) {
 	long := "exit\x1b[2J\u202e 1\n\n at X.java " + strings.Repeat("y", 70_000)
 	answers := []providers.Application{
@@ -23,7 +24,7 @@ func TestDiagnosticsAreCutAndCleaned(t *testing.T) {
 	}
 }
 
-// What a cluster limits for users gets to the ledger by name, and only if it makes sense.
+// Limits of users reach the ledger sorted by name, and only if they are valid.
 func TestUsersOfQueuesAreReported(t *testing.T) {
 	am := func(n int64) resource.Vector { return resource.Vector{}.With(resource.AMMemory, n) }
 	reports, err := QueueReports([]providers.Queue{
@@ -54,7 +55,7 @@ func TestUsersOfQueuesAreReported(t *testing.T) {
 	}
 }
 
-// What is said of a queue next to its limits gets there, and nothing is made of nothing.
+// Details of a queue reach the ledger; a queue without any has none.
 func TestDetailsOfQueuesAreReported(t *testing.T) {
 	largest, most, percent := resource.Vector{}.WithMemory(8<<30), resource.Vector{}.WithMemory(32<<30), 25.0
 	reports, err := QueueReports([]providers.Queue{

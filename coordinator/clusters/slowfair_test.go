@@ -17,8 +17,8 @@ func (s size) within(o size) bool { return s[0] <= o[0] && s[1] <= o[1] }
 
 func (s size) String() string { return fmt.Sprintf(`{"memory":%d,"vCores":%d}`, s[0], s[1]) }
 
-// slowFair is a FairScheduler: a slow model of what Hadoop's ComputeFairShares, FSLeafQueue and
-// FSAppAttempt say that starts.
+// slowFair is a FairScheduler: a slow model of the rules by which masters start, from Hadoop's
+// ComputeFairShares, FSLeafQueue and FSAppAttempt.
 type slowFair struct {
 	cluster  size
 	root     *slowFairQueue
@@ -35,11 +35,11 @@ type slowFairQueue struct {
 	parent             bool
 	apps               []*slowFairApp
 	fair, steady       size
-	gauge              size // the limit when a master was last to start
+	gauge              size // the limit when a master last started
 	masters, allocated size
 }
 
-// slowFairApp is an application with a master alone.
+// slowFairApp is an application with only a master.
 type slowFairApp struct {
 	master  size
 	started bool
@@ -58,12 +58,12 @@ func (q *slowFairQueue) active() bool {
 	return false
 }
 
-// share is that of one queue by a ratio, in one dimension.
+// share returns a queue's share for a ratio, in one dimension.
 func (q *slowFairQueue) share(ratio float64, d int) int64 {
 	return int64(math.Min(math.Max(float64(q.weight)*ratio, float64(q.least[d])), float64(max(q.most[d], q.least[d]))))
 }
 
-// compute divides what a queue has in one dimension, as ComputeFairShares does.
+// compute divides a queue's resources in one dimension, like ComputeFairShares.
 func compute(among []*slowFairQueue, total int64, d int, set func(*slowFairQueue, int64)) {
 	var list []*slowFairQueue
 	for _, q := range among {
@@ -157,7 +157,7 @@ func (s *slowFair) free() size {
 	return free
 }
 
-// limit is what masters may have in a queue now.
+// limit returns the current limit for masters in a queue.
 func (s *slowFair) limit(q *slowFairQueue) (limit size) {
 	free := s.free()
 	for d := range limit {
@@ -170,7 +170,7 @@ func (s *slowFair) limit(q *slowFairQueue) (limit size) {
 	return limit
 }
 
-// try starts the master of an application, if it may.
+// try starts the master of an application, if it may start.
 func (s *slowFair) try(q *slowFairQueue, a *slowFairApp) bool {
 	q.gauge = s.limit(q)
 	if !q.masters.plus(a.master).within(q.gauge) || !a.master.within(s.free()) {
@@ -180,7 +180,7 @@ func (s *slowFair) try(q *slowFairQueue, a *slowFairApp) bool {
 	return true
 }
 
-// settle starts what starts, one after the other.
+// settle starts masters one by one until none may start.
 func (s *slowFair) settle() {
 	for more := true; more; {
 		more = false
@@ -206,7 +206,7 @@ func (s *slowFair) queue(path string) *slowFairQueue {
 	return q
 }
 
-// answer is what the ResourceManager says of a queue and those below it.
+// answer returns the ResourceManager's answer about a queue and those below it.
 func (s *slowFair) answer(q *slowFairQueue) string {
 	most := size{min(max(q.most[0], q.least[0]), s.cluster[0]), min(max(q.most[1], q.least[1]), s.cluster[1])}
 	used := size{}

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// followEvery is how often a coordinator that stands by looks for changes in the store. What
-	// has changed since then is read when it begins to lead.
+	// followEvery is how often a standby reads the changes in the store. When it begins to lead, it
+	// reads the changes since the last time.
 	followEvery = 250 * time.Millisecond
-	// followAgain is how long it waits if it could not.
+	// followAgain is the pause after a failure.
 	followAgain = 5 * time.Second
 )
 
-// follower keeps filed what this coordinator would begin to lead with. Nothing is kept while it
-// leads.
+// follower keeps a copy of the stored state while this coordinator stands by, so that a leadership
+// can begin with it. It keeps nothing while this coordinator leads.
 type follower struct {
 	loop *Loop
 
-	// suspended is set from when this coordinator asks the store for the lead until it leads, or
-	// does not: nothing is read for it then.
+	// suspended is set while this coordinator asks the store for the lead, until it leads or has
+	// failed. The follower reads nothing during that time.
 	suspended atomic.Bool
-	// cancelRead ends the reading that is under way; nil: none is.
+	// cancelRead ends the current read; nil: there is none.
 	cancelRead atomic.Pointer[context.CancelFunc]
 
-	// prepared says that a leadership would begin with what is filed, or that nothing is ever
-	// filed.
+	// prepared says that a leadership would begin with the copy, or that this store never has one.
 	prepared atomic.Bool
 
-	mu    sync.Mutex  // held while it reads and files
+	mu    sync.Mutex  // held while it reads and applies changes
 	ahead *core.Ahead // guarded by mu
 }
 
@@ -46,7 +45,7 @@ func newFollower(loop *Loop) *follower {
 }
 
 // Prepared reports whether this coordinator could serve soon after it begins to lead, because it
-// need not read everything first.
+// need not load the whole store first.
 func (loop *Loop) Prepared() bool { return loop.follower.prepared.Load() }
 
 // addFiles adds the rules and the providers of files to those of the store.
@@ -59,7 +58,7 @@ func (loop *Loop) addFiles(s *ledger.Snapshot) {
 	}
 }
 
-// run follows until ctx ends.
+// run follows the store until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	failed := false
 	for wait := followEvery; pause.For(wait, ctx.Done(), nil); {
@@ -81,7 +80,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// warn says why the store cannot be followed.
+// warn logs why the follower cannot follow the store.
 func (f *follower) warn(err error) {
 	attrs := []any{"error", err}
 	if fault, ok := errors.AsType[*core.PanicError](err); ok {
@@ -98,7 +97,7 @@ func (f *follower) warn(err error) {
 // errNotNow says that this coordinator leads, or is about to.
 var errNotNow = errors.New("this coordinator leads")
 
-// follow catches up once.
+// follow reads the new changes once.
 func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -106,8 +105,8 @@ func (f *follower) follow(ctx context.Context) error {
 	defer f.mu.Unlock()
 	f.cancelRead.Store(&cancel)
 	defer f.cancelRead.Store(nil)
-	// Both after cancelRead is set: suspend cancels this reading, or is seen here. And it leads
-	// only after a load, which waits for mu.
+	// Check both after cancelRead is set. Then suspend either cancels this read or is seen here.
+	// And this coordinator leads only after a load, which waits for mu.
 	if f.suspended.Load() || f.loop.leads.Load() {
 		return errNotNow
 	}
@@ -116,10 +115,10 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil && f.suspended.Load() {
 		return errNotNow
 	}
-	return err //nolint:wrapcheck // says it
+	return err //nolint:wrapcheck // it is complete
 }
 
-// setPrepared notes whether there is a copy, after an attempt to follow that ended with err.
+// setPrepared notes whether there is a copy, after an attempt to follow that returned err.
 func (f *follower) setPrepared(copied bool, err error) {
 	f.prepared.Store(copied || errors.Is(err, store.ErrNotFollowed))
 	value := 0.0
@@ -129,7 +128,7 @@ func (f *follower) setPrepared(copied bool, err error) {
 	f.loop.Metrics.copied.Set(value)
 }
 
-// suspend ends what is read, and lets nothing more be read until resume.
+// suspend cancels the current read, and prevents new ones until resume.
 func (f *follower) suspend() {
 	f.suspended.Store(true)
 	if cancel := f.cancelRead.Load(); cancel != nil {
@@ -139,17 +138,17 @@ func (f *follower) suspend() {
 
 func (f *follower) resume() { f.suspended.Store(false) }
 
-// load reads what a leadership begins with, if it can from the copy that this standby has.
+// load reads the initial state of a leadership, from this standby's copy if possible.
 func (f *follower) load(ctx context.Context, meta store.Meta, j *job) (core.Loaded, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if j.doubts {
 		f.ahead.Drop()
 	}
-	f.setPrepared(false, nil) // what is filed is used up
+	f.setPrepared(false, nil) // the load uses the copy up
 	loaded, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), j.whole)
 	if loaded.Why != nil && !errors.Is(loaded.Why, core.ErrNothingFiled) {
 		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", loaded.Why)
 	}
-	return loaded, err //nolint:wrapcheck // says it
+	return loaded, err //nolint:wrapcheck // it is complete
 }

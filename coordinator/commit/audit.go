@@ -15,19 +15,19 @@ import (
 const (
 	// auditEvery is the least time between two audits.
 	auditEvery = time.Minute
-	// auditShare bounds the part of the loop's time that audits take: one in so many.
+	// auditShare bounds the share of the loop's time for audits: one in so many.
 	auditShare = 1000
-	// mostRestarts is how often one audit begins again because the rules were replaced.
+	// mostRestarts is how often one audit may begin again because the rules were replaced.
 	mostRestarts = 10
 )
 
-// ErrAuditDisturbed ends an audit if the rules are replaced faster than it can be made.
+// ErrAuditDisturbed ends an audit if the rules are replaced too often during it.
 var ErrAuditDisturbed = fmt.Errorf("the rules were replaced %d times while the ledger was audited: try again when they stay", mostRestarts)
 
-// errAuditedGone ends an audit of a ledger that is gone.
+// errAuditedGone ends an audit whose ledger was dropped.
 var errAuditedGone = fmt.Errorf("the ledger was loaded again while it was audited: %w", core.ErrNotLeading)
 
-// AuditRegularly checks the ledger again and again until ctx ends: seldom enough not to be felt.
+// AuditRegularly audits the ledger at intervals until ctx ends. The intervals keep the load low.
 func AuditRegularly(ctx context.Context, loop *Loop) {
 	wait := auditEvery
 	for pause.For(wait, ctx.Done(), nil) {
@@ -38,7 +38,7 @@ func AuditRegularly(ctx context.Context, loop *Loop) {
 	}
 }
 
-// AuditResult is what an audit found.
+// AuditResult is the result of an audit.
 type AuditResult struct {
 	ledger.AuditResult
 
@@ -46,11 +46,11 @@ type AuditResult struct {
 	longest time.Duration // of its steps
 }
 
-// Audit is an audit for all who ask. None of them can end it.
+// Audit audits the ledger for a caller, who cannot cancel it.
 func (loop *Loop) Audit() (AuditResult, error) { return loop.audit(context.Background()) }
 
-// audit recomputes the ledger in the loop, in steps: commands of others are applied between them.
-// What it has seen is durable when it returns.
+// audit recomputes the ledger in the loop, in steps: other commands run between them. All data that
+// it has read is durable when it returns.
 func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 	select { // a ledger has one audit at a time
 	case loop.auditing <- struct{}{}:
@@ -63,7 +63,7 @@ func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 	run := &auditRun{loop: loop, stop: func() {}}
 	defer func() { run.stop() }()
 	for !run.result.Done {
-		// No step is given up: the loop may be doing it.
+		// Do not cancel a step: the loop may be running it.
 		if err := run.step(); err != nil { //nolint:contextcheck // for that reason
 			return AuditResult{}, err
 		}
@@ -86,8 +86,8 @@ func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 	return run.result, nil
 }
 
-// auditRun is an audit that is under way. While the loop does a step of it, the goroutine that
-// waits for the result waits.
+// auditRun is an audit in progress. While the loop runs a step of it, the audit's own goroutine
+// waits.
 type auditRun struct {
 	loop   *Loop
 	of     *ledger.Ledger
@@ -96,8 +96,8 @@ type auditRun struct {
 	result AuditResult
 }
 
-// step lets the loop do one step. It is answered at once, and not with a commit: only the end of
-// an audit is shown to anybody.
+// step runs one step in the loop. The loop answers it at once, without a commit: only the result of
+// the whole audit is published.
 func (r *auditRun) step() error {
 	gone := false
 	err := r.loop.ownCall(context.Background(), func(c *core.Core, _ ledger.Instant) {
@@ -121,9 +121,9 @@ func (r *auditRun) step() error {
 	return err
 }
 
-// ownCall sends a command of the coordinator's own, which waits for its turn among those of
-// operators. It is never refused because the queue is full. One that is answered at once must show
-// nothing that could fail to become durable.
+// ownCall sends a command of the coordinator itself, which takes turns with those of operators. It
+// is never refused because the queue is full. If atOnce is set, the loop answers before the commit:
+// then run must not expose anything that could fail to become durable.
 func (loop *Loop) ownCall(ctx context.Context, run func(c *core.Core, now ledger.Instant), atOnce bool) error {
 	done := make(chan error, 2) // a ledger that panics answers a second time
 	loop.queue.force(turns.Owner{Class: turns.Operators}, &core.Call{Do: run, AtOnce: atOnce, Done: func(err error) { done <- err }})

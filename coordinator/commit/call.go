@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/turns"
 )
 
-// pendingCall is a caller's side of a command: its goroutine waits here.
+// pendingCall is the caller's side of a command: the caller's goroutine waits on it.
 type pendingCall struct {
 	core.Call
 	done chan error // holds one, so that answering never blocks
@@ -22,7 +22,7 @@ func newPendingCall() any {
 	return p
 }
 
-// pendingRequest is the same for a Request.
+// pendingRequest is the caller's side of a Request.
 type pendingRequest struct {
 	core.Request
 	done chan error // holds one, so that answering never blocks
@@ -34,8 +34,9 @@ func newPendingRequest() any {
 	return p
 }
 
-// Do runs f on the ledger, in its turn. It returns once everything that f changed or saw is
-// durable. If it returns an error, f may have run or may still run: its results must not be read.
+// Do runs f on the ledger, in the caller's turn. It returns once everything that f changed or read
+// is durable. If it returns an error, f may have run or may still run: the caller must not read its
+// results.
 func (loop *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	return loop.call(ctx, core.OnLedger(f))
 }
@@ -48,16 +49,16 @@ func (loop *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Inst
 	if err == nil {
 		loop.Spans.recordCall(p.Span, false)
 	}
-	if answered { // else the loop still has it
+	if answered { // otherwise the loop still has it
 		p.Do, p.From, p.Span = nil, nil, nil
 		loop.calls.Put(p)
 	}
 	return err
 }
 
-// change runs a command that may be refused, and returns once what it changed is durable. The
-// error is run's, or says why nothing is known of it. answered, if it is set, is called at every
-// answer, even if the caller has gone away; it must not block.
+// change runs a command that may be refused, and returns once its changes are durable. The error is
+// that of run, or says why the result is unknown. answered, if set, is called at every answer, even
+// if the caller has gone away; it must not block.
 func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error, answered func()) error {
 	var refused error
 	done := make(chan error, 1)
@@ -77,13 +78,13 @@ func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *cor
 	return refused
 }
 
-// send queues a command and waits for its answer, which Done gives to done. If answered is true,
-// nothing refers to the command any more.
+// send queues a command and waits for its answer, which Done sends to done. If answered is true, no
+// other goroutine refers to the command any more.
 func (loop *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
 	return loop.sendOf(ctx, loop.owner(ctx), command, done)
 }
 
-// sendOf is send for a command whose owner is known.
+// sendOf is send for a command with a known owner.
 func (loop *Loop) sendOf(ctx context.Context, of turns.Owner, command core.Command, done <-chan error) (answered bool, err error) {
 	if err := loop.submit(of, command); err != nil {
 		return true, err
@@ -94,14 +95,14 @@ func (loop *Loop) sendOf(ctx context.Context, of turns.Owner, command core.Comma
 	return answered, err
 }
 
-// park says that a call waits for the loop from now on.
+// park reports that a call begins to wait for the loop.
 func (loop *Loop) park(ctx context.Context) {
 	if loop.Parked != nil {
 		loop.Parked(ctx)
 	}
 }
 
-// resume says that a call has its answer from the loop.
+// resume reports that the loop has answered a call.
 func (loop *Loop) resume(ctx context.Context) {
 	if loop.Resumed != nil {
 		loop.Resumed(ctx)
@@ -139,7 +140,7 @@ func Decide[R any](ctx context.Context, r Reader, f func(l *ledger.Ledger, now l
 	return result.value, result.err
 }
 
-// ofHost is whose the reports of a host are.
+// ofHost returns the owner of a host's reports.
 func ofHost(id string) turns.Owner { return turns.Owner{Class: turns.Hosts, Name: id} }
 
 // Sync sends a heartbeat through the loop.
@@ -166,7 +167,7 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 	return r.Err
 }
 
-// Register sends an announcement of a host through the loop.
+// Register sends a host's registration through the loop.
 func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	done := make(chan error, 1)
 	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
@@ -177,14 +178,14 @@ func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	return r.Err
 }
 
-// Allocate sends a request through the loop and waits until it is decided, or its caller's
-// deadline is near.
+// Allocate sends a request through the loop and waits until it is decided, or until shortly before
+// the caller's deadline.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
 	return loop.withPast(ctx, command, func(of uint64) (ledger.AllocateResult, error) { return loop.allocate(ctx, command, of, start) })
 }
 
-// allocate is Allocate for a command whose Past was read in a leadership.
+// allocate is Allocate for a command whose Past was read in the leadership pastOf.
 func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand, pastOf uint64, start ledger.Instant) (ledger.AllocateResult, error) {
 	patience, stop := patienceTimer(ctx, command)
 	defer stop()
@@ -219,7 +220,7 @@ func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand,
 }
 
 // WaitedBefore refuses a repeat of a request whose wait is over, as core.Core does. If the loop
-// does not say what is short, the refusal does not either.
+// does not answer, the refusal has no shortfalls.
 func (loop *Loop) WaitedBefore(ctx context.Context, command *ledger.AllocateCommand, starvedSince ledger.Instant) *ledger.InsufficientError {
 	var refusal *ledger.InsufficientError
 	if err := loop.call(ctx, func(c *core.Core, _ ledger.Instant) { refusal = c.WaitedBefore(command, starvedSince) }); err != nil {
@@ -228,7 +229,7 @@ func (loop *Loop) WaitedBefore(ctx context.Context, command *ledger.AllocateComm
 	return refusal
 }
 
-// takeResult takes the answer out of a request. Nothing else refers to the request any more.
+// takeResult takes the answer from a request. No other goroutine refers to the request any more.
 func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {
@@ -243,7 +244,7 @@ func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error)
 	return result, err
 }
 
-// patienceTimer fires when a caller's patience is over.
+// patienceTimer returns a timer of the caller's patience.
 func patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	after, bounded := patience(ctx, command)
 	if !bounded {
@@ -253,10 +254,10 @@ func patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires 
 	return timer.C, func() { timer.Stop() }
 }
 
-// patience is how long a caller waits whose deadline comes before the end of the wait: until
-// shortly before the deadline. The answer must still get there, and nothing may be granted to a
-// caller who is about to go away. A wait that ends at about the deadline is shortened, so that its
-// end is the answer. It is not bounded if the wait ends first.
+// patience returns how long a caller waits whose deadline comes before the end of the wait: until
+// shortly before the deadline. The answer needs time to get there, and the ledger must grant
+// nothing to a caller that is about to go away. If the wait ends at about the deadline, patience
+// shortens it, so that the end of the wait is the answer. bounded is false if the wait ends first.
 func patience(ctx context.Context, command *ledger.AllocateCommand) (after time.Duration, bounded bool) {
 	deadline, has := ctx.Deadline()
 	if !has || command.Wait <= 0 || command.Async {

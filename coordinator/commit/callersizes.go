@@ -7,29 +7,29 @@ import (
 )
 
 // mostCallerSizes bounds the callers that are counted. Names have at most 256 bytes: 12 MiB in
-// all.
+// total.
 const mostCallerSizes = 32768
 
-// callerSizes are the bytes that each caller has in the history. The zero value is empty.
+// callerSizes count the bytes of each caller in the history. The zero value is empty.
 //
-// There may be more callers than can be counted. The counters are those of Misra and Gries,
-// "Finding repeated elements" (1982), in the form that lowers all of them by their median when
-// there are too many: a size is never too large, and too small by at most 2 × (all that was put) /
+// There may be more callers than counters. The counters are those of Misra and Gries, "Finding
+// repeated elements" (1982), in the form that lowers all of them by their median when there are too
+// many. A size is never too large. It is too small by at most 2 × (all added bytes) /
 // mostCallerSizes, which is 1.2 MB for 20 GB.
 type callerSizes struct {
 	sizes map[string]*callerSize
-	// lowered is set once sizes were lowered: a caller that is added for the first time may then
-	// have older rows that are not counted.
+	// lowered is set once sizes were lowered: a caller that is added later may then have older rows
+	// that are not counted.
 	lowered bool
 }
 
-// callerSize is what one caller has in the history.
+// callerSize is the size of one caller in the history.
 type callerSize struct {
 	bytes  int64
-	oldest store.Position // none of its rows before this may be deleted
+	oldest store.Position // its rows before this position stay
 }
 
-// add counts a row that lies behind a position.
+// add counts a row behind a position.
 func (s *callerSizes) add(caller string, bytes int64, behind store.Position) {
 	c := s.sizes[caller]
 	if c == nil {
@@ -48,7 +48,7 @@ func (s *callerSizes) add(caller string, bytes int64, behind store.Position) {
 	c.bytes += bytes
 }
 
-// subtract stops counting a row.
+// subtract removes a row from the count.
 func (s *callerSizes) subtract(caller string, bytes int64) {
 	if c := s.sizes[caller]; c != nil {
 		if c.bytes -= bytes; c.bytes <= 0 {
@@ -57,7 +57,7 @@ func (s *callerSizes) subtract(caller string, bytes int64) {
 	}
 }
 
-// lower makes room for at least half as many as there are.
+// lower makes room for at least half as many counters as there are.
 func (s *callerSizes) lower() {
 	s.lowered = true
 	all := make([]int64, 0, len(s.sizes))

@@ -15,33 +15,32 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Campaign takes part in the election, and leads when this coordinator wins. The store has the
-// last word on who leads: a term is only the permission to ask it.
+// Campaign takes part in the election, and leads when this coordinator wins. The store finally
+// decides who leads: a term is only the permission to ask the store.
 type Campaign struct {
 	Election  election.Election
 	Loop      *Loop
-	Announced func() []uint64 // the epochs that were announced
-	// Unreached reports whether nobody has reached this coordinator for long, since it began to
-	// lead, although others could. It is asked every second while it leads. Nil: never.
+	Announced func() []uint64 // returns the announced epochs
+	// Unreached reports whether no caller has reached this coordinator for long, since it began to
+	// lead, although others could. It is called every second while it leads. Nil: never.
 	Unreached func(since time.Time) bool
 	Log       *slog.Logger
 }
 
 const (
-	// resignTime bounds how long handing over may take: after it the others find out by
-	// themselves.
+	// resignTime bounds the handover: after it the others find out by themselves.
 	resignTime = 2 * time.Second
-	// steadyAfter is how long a leadership must last for its end not to count as another failure
-	// to lead. Otherwise a ledger that cannot go on, or another coordinator that leads on the same
-	// store, would keep this coordinator loading for ever.
+	// steadyAfter is how long a leadership must last for its end not to count as another failure to
+	// lead. Otherwise a ledger that cannot go on, or another leader on the same store, would keep
+	// this coordinator loading for ever.
 	steadyAfter = 10 * time.Second
-	// unreachedRest is how long a coordinator that nobody could reach leaves the lead to others:
-	// long enough that it does not take the lead back as soon as it is free again.
+	// unreachedRest is how long an unreachable coordinator leaves the lead to others: long enough
+	// that it does not take the lead back as soon as the lock is free.
 	unreachedRest = 30 * time.Second
 )
 
-// Run campaigns until the loop has ended, or until an error that waiting does not mend, which it
-// returns. It sends the outcome of the first attempt to lead to first, which holds one.
+// Run campaigns until the loop has ended, or until a permanent error, which it returns. It sends
+// the outcome of the first attempt to lead to first, a channel with a buffer of one.
 func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -57,7 +56,7 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 			}
 		}
 		if ctx.Err() != nil || c.Loop.hasEnded() {
-			return nil //nolint:nilerr // that is what it was to last until
+			return nil //nolint:nilerr // this is the regular end
 		}
 		if election.Permanent(err) {
 			return err
@@ -79,10 +78,10 @@ var errLockLost = errors.New("the lock on the lead was lost in Consul")
 // errUnreached ends the leadership of a coordinator that only Consul and the store can reach.
 var errUnreached = errors.New("no caller and no other coordinator has reached this coordinator, although others are there: they shall lead; see its address and the network")
 
-// lead leads for as long as the term lasts and the store lets it, and returns why that is over. If
-// a leadership ends by a fault of this coordinator's own, another one follows. If it ends because
-// the store does not answer, or because another coordinator has begun to lead, none follows: a
-// coordinator with a better way to the store shall lead.
+// lead leads for as long as the term lasts and the store allows it, and returns the reason of the
+// end. If a leadership ends by a fault of this coordinator itself, it tries another one. It does
+// not if the store does not answer, or if another coordinator has begun to lead: then a coordinator
+// with a better connection to the store should lead.
 func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- error) error {
 	faults := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -102,18 +101,18 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 			again, err := c.awaitEnd(term, leadership)
 			c.Loop.setEnded(meta.Epoch, err)
 			stop()
-			<-announced // otherwise it would be announced after the term
+			<-announced // otherwise the announcement could come after the term
 			if !again {
 				return err
 			}
 			if time.Since(began) > steadyAfter {
 				faults.Reset()
 			} else if !pause.For(faults.NextBackOff(), term.Over(), c.Loop.done) {
-				continue // which finds out what it was
+				continue // the next attempt finds the reason
 			}
 		case err := <-leadership.over:
 			if isFault(err) || errors.Is(err, core.ErrUnproven) {
-				// the next attempt sets a stored request aside, or loads everything
+				// the next attempt refuses a stored request, or loads the whole store
 				pause.For(faults.NextBackOff(), term.Over(), c.Loop.done)
 				continue
 			}
@@ -128,7 +127,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 	}
 }
 
-// awaitEnd waits for the end of a leadership, and returns why it ended. again says that another
+// awaitEnd waits for the end of a leadership, and returns its reason. again says that another
 // leadership may follow in the same term.
 func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (again bool, why error) {
 	began := time.Now()
@@ -143,7 +142,8 @@ func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (again bool, w
 		case errors.Is(err, store.ErrDeposed):
 			return false, fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
 		case isFault(err):
-			// the request to blame is refused now: no other coordinator has to find that out
+			// the loop now refuses the request that caused it: no other coordinator needs to find
+			// that out
 			return true, err
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
@@ -158,8 +158,8 @@ func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (again bool, w
 	}
 }
 
-// watchUnreached closes a channel once nobody has reached this coordinator for long. stop ends the
-// watch, and waits for that.
+// watchUnreached closes a channel once Unreached returns true. stop ends the watch, and waits for
+// its goroutine.
 func (c *Campaign) watchUnreached(began time.Time) (unreached <-chan struct{}, stop func()) {
 	found, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -174,14 +174,14 @@ func (c *Campaign) watchUnreached(began time.Time) (unreached <-chan struct{}, s
 	return found, func() { close(end); <-ended }
 }
 
-// isFault reports whether the ledger panicked, and it is known over what.
+// isFault reports whether the ledger panicked over a known command.
 func isFault(err error) bool {
 	fault, ok := errors.AsType[*core.PanicError](err)
 	return ok && fault.Refused != ""
 }
 
-// announce tells all who leads, and tries again until it works: until then every caller takes a
-// way around.
+// announce announces the leader, and retries until it succeeds: until then every caller takes a
+// detour.
 func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
@@ -202,11 +202,11 @@ func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.
 func reportFirst(first chan<- error, err error) {
 	select {
 	case first <- err:
-	default: // it was sent
+	default: // it was sent before
 	}
 }
 
-// resign lets somebody else lead at once.
+// resign releases the lock, so that another coordinator can lead at once.
 func (c *Campaign) resign(ctx context.Context, term election.Term) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
 	defer cancel()

@@ -12,15 +12,16 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Why a watch ends, or does not begin. All are OUT_OF_RANGE: read again, then watch from what was
-// read.
+// The reasons why a watch ends, or does not begin. All are OUT_OF_RANGE: the caller must read
+// again, then watch from the revision of that read.
 var (
 	ErrTooOld     = errors.New("after_revision: changes since then are no longer held: List, then Watch from its revision")
 	ErrAhead      = errors.New("after_revision: beyond this ledger's revision: List, then Watch from its revision")
 	ErrFellBehind = errors.New("this watch fell too far behind and was cut off: List, then Watch from its revision")
 )
 
-// RevisionError refuses a watch after a revision that is not held. It wraps ErrTooOld or ErrAhead.
+// RevisionError refuses a watch after a revision that the feed does not hold. It wraps ErrTooOld or
+// ErrAhead.
 type RevisionError struct {
 	// Oldest and Newest are the first and the last revision that a watch may begin after.
 	After, Oldest, Newest uint64
@@ -28,7 +29,7 @@ type RevisionError struct {
 
 func (e *RevisionError) Error() string { return e.Unwrap().Error() }
 
-// Unwrap says on which side of the held ones the revision is.
+// Unwrap returns ErrAhead or ErrTooOld.
 func (e *RevisionError) Unwrap() error {
 	if e.After > e.Newest {
 		return ErrAhead
@@ -36,75 +37,75 @@ func (e *RevisionError) Unwrap() error {
 	return ErrTooOld
 }
 
-// Event is one change, as watchers see it. One of the pointers or names is set. All watchers share
-// it; nothing of it changes but its encodings.
+// Event is one change for watchers. Exactly one of the pointers and names is set. All watchers
+// share it; only its encodings change.
 type Event struct {
 	revision uint64
-	// Resume is the revision to watch after once this event was seen: its own, or the one before
-	// if later events share it.
+	// Resume is the revision to watch after once the caller has this event: its own, or the one
+	// before if later events share it.
 	Resume       uint64
 	Allocation   *ledger.Allocation
 	Host         *ledger.HostRecord
 	Quota        *ledger.Quota
 	QuotaRemoved string
 	HostRemoved  string
-	// Stamp says when it was made and by whom.
+	// Stamp is the time and the author of the change.
 	Stamp ledger.Stamp
 
 	feed   *ChangeFeed
 	serial uint64
-	bytes  int // its size without its encodings, as the feed counts it
-	// encoding is held while the event is encoded. The list is replaced, never changed; replacing
-	// it is guarded by feed.mu.
+	bytes  int // its size without its encodings
+	// encoding is held while the event is encoded. The list is never changed, only replaced, under
+	// feed.mu.
 	encoding  sync.Mutex
 	encodings atomic.Pointer[[]encoding]
 }
 
 // ChangeFeed keeps the latest durable changes for watchers, up to a number and up to a size.
-// Writers never wait for readers: every reader has its own place in one ring, and is cut off if
-// that place was overwritten. Nor do they wake readers: a timer does, in order and a few at a time.
+// Writers never wait for readers: every reader has its own position in one ring, and is cut off if
+// that position was overwritten. Nor do writers wake readers: a timer does, in order and a few at a
+// time.
 type ChangeFeed struct {
 	mu sync.Mutex
-	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for
-	// first <= n < next.
+	// All fields below are guarded by mu. Events have serial numbers; ring[n % len] is number n,
+	// for first <= n < next.
 	ring        []*Event
 	first, next uint64
 	// bytes is the size of the events in the ring with their encodings, most is its bound. The
-	// latest event is kept whatever its size.
+	// latest event stays, whatever its size.
 	bytes, most int
-	// encoded is the size of the encodings alone. Only events from number bare on have any.
+	// encoded is the size of the encodings. Only events from number bare on have any.
 	encoded int
 	bare    uint64
-	// floor is the revision that the ring goes back to: it has every change after it.
+	// floor is the revision at which the ring begins: it has every later change.
 	floor    uint64
 	revision uint64 // of the latest change
 	closed   error
-	// cuts counts how often all readers were sent away, and cause is why the last time.
+	// cuts counts how often all readers were cut off, and cause is the last reason.
 	cuts  uint64
 	cause error
-	// idle are the readers that wait for something new, due are those for which there is.
+	// idle are readers that wait for a change, due are readers to wake.
 	idle, due []*reader
-	// waker wakes those that are due; it is set while there are any, which waking says. pace says
-	// how many it may wake.
+	// waker wakes the due readers; waking says that it is set. pace bounds its rate.
 	waker  *time.Timer
 	waking bool
 	pace   *rate.Limiter
 }
 
-// NewChangeFeed makes a feed that holds so many events, of so many bytes at most.
+// NewChangeFeed returns a feed that holds so many events and so many bytes at most.
 func NewChangeFeed(events, bytes int) *ChangeFeed {
 	return &ChangeFeed{ring: make([]*Event, events), most: bytes, pace: rate.NewLimiter(wakesASecond, wakesAtOnce)}
 }
 
-// Held is how many events there are for watchers to resume from, and their size.
+// Held returns the number of events that watchers can resume from, and their size.
 func (f *ChangeFeed) Held() (events, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return int(f.next - f.first), f.bytes //nolint:gosec // at most the ring's size
 }
 
-// reset begins at a revision that was read from the store. If the feed is at that revision,
-// nothing was missed and readers go on. If not, what happened in between is not known here, and
+// reset sets the revision that was loaded from the store. If the feed is at that revision, it has
+// missed nothing and readers go on. Otherwise the changes in between are not known here, and
 // readers are cut off.
 func (f *ChangeFeed) reset(revision uint64) {
 	f.mu.Lock()
@@ -120,13 +121,13 @@ func (f *ChangeFeed) reset(revision uint64) {
 	f.wakeLocked()
 }
 
-// Publish adds what a batch has changed. The rows belong to the feed from then on, except the
-// transitions, of which it keeps copies: the ledger uses their array again. It takes as long with
-// many readers as with few.
+// Publish adds the changes of a batch. The feed then owns the rows, except the transitions, which
+// it copies because the ledger reuses their array. The cost does not depend on the number of
+// readers.
 func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// One piece of memory for all of the batch, as its rows are.
+	// One allocation of memory for the whole batch, like its rows.
 	events := make([]Event, len(c.Hosts)+len(c.Transitions)+len(c.HostsRemoved)+len(c.Quotas)+len(c.QuotasRemoved))
 	add := func(revision uint64, stamp ledger.Stamp) *Event {
 		e := &events[0]
@@ -143,7 +144,7 @@ func (f *ChangeFeed) Publish(c *ledger.Changes) {
 			f.addLocked(e)
 			hosts = hosts[1:]
 		}
-		t.Wishes = nil // watchers are not shown them
+		t.Wishes = nil // watchers do not get them
 		e := add(t.Revision, stamps.next(t.Revision))
 		e.Allocation = t
 		f.addLocked(e)
@@ -172,10 +173,10 @@ func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.wakeLocked()
 }
 
-// stampsByRevision are the stamps of a batch that are not used yet.
+// stampsByRevision are the remaining stamps of a batch.
 type stampsByRevision []ledger.RevisionStamp
 
-// next returns the stamp of a revision. No earlier one may be asked for after it.
+// next returns the stamp of a revision. The revisions of the calls must not go back.
 func (s *stampsByRevision) next(revision uint64) ledger.Stamp {
 	for len(*s) > 1 && (*s)[1].From <= revision {
 		*s = (*s)[1:]
@@ -204,8 +205,8 @@ func (f *ChangeFeed) addLocked(e *Event) {
 	f.next++
 }
 
-// makeRoomLocked drops the oldest events until there is room for so many bytes, or only the latest
-// few are left.
+// makeRoomLocked drops the oldest events until there is room for so many bytes, or only least
+// events are left.
 func (f *ChangeFeed) makeRoomLocked(bytes int, least uint64) {
 	for f.next-f.first > least && f.bytes+bytes > f.most {
 		f.dropLocked()
@@ -231,7 +232,7 @@ func (f *ChangeFeed) Close(err error) {
 	f.wakeLocked()
 }
 
-// endWatches ends the watches that there are with err.
+// endWatches ends the current watches with err.
 func (f *ChangeFeed) endWatches(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,30 +5,30 @@ import (
 	"unsafe"
 )
 
-// Form is one of the ways in which an event is sent. What its parts mean is up to the sender.
+// Form is one of the forms in which an event is sent. The sender defines the meaning of its fields.
 type Form struct {
 	// Message is the kind of message.
 	Message uint8
-	// Whole says that nothing is left out that only some may see.
+	// Whole says that the form includes the fields that only some callers may see.
 	Whole bool
 	// Codec is the name of the encoding.
 	Codec string
 }
 
-// encoding is an event in one form.
+// encoding is the encoding of an event in one form.
 type encoding struct {
 	form Form
 	text []byte
 }
 
-// encodedPart is the part of a feed's bytes that encodings may take. What they take is short of
-// events, to which a watcher may want to go back, so it is little; and only readers that are about
-// as fast as each other share them.
+// encodedPart is the part of a feed's bytes that encodings may take. It is small, because encodings
+// take room from events, which a watcher may want to resume from, and because only readers at about
+// the same speed share encodings.
 const encodedPart = 8
 
-// Encoded returns the event in a form. It calls encode if nobody has asked for that form before, or
-// if that was long ago. The text is shared: it must not be changed, and encode must not keep it.
-// Any goroutine may call it.
+// Encoded returns the event in a form. It calls encode if the feed does not have this form, or no
+// longer. The text is shared: callers must not change it, and encode must not keep it. Any
+// goroutine may call it.
 func (e *Event) Encoded(form Form, encode func() ([]byte, error)) ([]byte, error) {
 	if text := e.find(form); text != nil {
 		return text, nil
@@ -46,7 +46,7 @@ func (e *Event) Encoded(form Form, encode func() ([]byte, error)) ([]byte, error
 	return text, nil
 }
 
-// find returns a form that is kept, nil if it is not.
+// find returns the encoding in a form; nil if there is none.
 func (e *Event) find(form Form) []byte {
 	kept := e.encodings.Load()
 	if kept == nil {
@@ -60,7 +60,7 @@ func (e *Event) find(form Form) []byte {
 	return nil
 }
 
-// keep keeps an encoding with its event, unless the event is too old for that.
+// keep stores an encoding with its event, unless the event is too old for that.
 func (f *ChangeFeed) keep(e *Event, made encoding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Readers that wait are woken in the order in which they began to wait, and all of them together no
-// more than wakesASecond times a second. One that was served waits again behind the others. So a
-// few readers get each change at once, and with many each gets more at a time: a thousand readers
-// of a busy feed get what a tenth of a second has brought. A wake-up with the write to a connection
-// that follows costs some 10 µs, so all of them take a tenth of a processor.
+// Waiting readers are woken in order of arrival, all of them together at most wakesASecond times a
+// second. A reader that was served waits again behind the others. So a few readers get each change
+// at once, and many readers get several changes at a time: each of a thousand readers of a busy
+// feed gets the changes of a tenth of a second. A wake-up and the write to a connection that
+// follows cost some 10 µs, so all of them take a tenth of a processor.
 const (
 	wakesASecond = 10_000
-	// wakesAtOnce may be woken after a time in which fewer were. While they run, everybody else
-	// waits for a processor.
+	// wakesAtOnce readers may be woken at once after a quieter time. While they run, all other
+	// goroutines wait for a processor.
 	wakesAtOnce = 16
-	// wakePause is how long the waker waits if there are more.
+	// wakePause is the pause of the waker if more readers are due.
 	wakePause = time.Millisecond
 )
 
-// reader is one watcher's place in a feed. It belongs to one goroutine and must be closed.
+// reader is one watcher's position in a feed. It belongs to one goroutine, which must close it.
 type reader struct {
 	feed *ChangeFeed
 	next uint64
-	cuts uint64 // of the feed, when it began
-	// waits says that the reader is among those that wait; guarded by the lock of the feed.
+	cuts uint64 // cuts of the feed when the reader began
+	// waits says that the reader is in idle or due; guarded by the lock of the feed.
 	waits bool
-	// woken gets one element when the reader is to poll again.
+	// woken gets one element when the reader should poll again.
 	woken chan struct{}
 }
 
-// newReader begins to read after a revision; 0 is from now on. It returns the revision to send to
-// the watcher first.
+// newReader returns a reader of the changes after a revision; 0 means from now on. It also returns
+// the revision to send to the watcher first.
 func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +52,8 @@ func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
 	return &reader{feed: f, next: f.first + uint64(skip), cuts: f.cuts, woken: make(chan struct{}, 1)}, after, nil //nolint:gosec // not negative
 }
 
-// poll appends the next changes to events, at most as many as fit without growing it. caughtUp is
-// the revision up to which the reader has then seen everything, or 0 if there is more.
+// poll appends the next changes to events, up to its capacity. caughtUp is the revision up to which
+// the reader has then seen everything, or 0 if there is more.
 func (r *reader) poll(events []*Event) (batch []*Event, caughtUp uint64, err error) {
 	f := r.feed
 	f.mu.Lock()
@@ -76,8 +76,8 @@ func (r *reader) poll(events []*Event) (batch []*Event, caughtUp uint64, err err
 	return events, caughtUp, nil
 }
 
-// wait has the reader woken when there is something to poll and its turn has come. There may be
-// nothing after all.
+// wait queues the reader to be woken when there is something to poll and its turn has come. A
+// wake-up may find nothing.
 func (r *reader) wait() (woken <-chan struct{}) {
 	f := r.feed
 	f.mu.Lock()
@@ -94,7 +94,7 @@ func (r *reader) wait() (woken <-chan struct{}) {
 	return r.woken
 }
 
-// close gives up the place.
+// close removes the reader from the queues.
 func (r *reader) close() {
 	f := r.feed
 	f.mu.Lock()
@@ -105,7 +105,7 @@ func (r *reader) close() {
 	}
 }
 
-// wakeLocked has all readers woken that wait.
+// wakeLocked makes all waiting readers due.
 func (f *ChangeFeed) wakeLocked() {
 	if len(f.due) == 0 {
 		f.idle, f.due = f.due, f.idle
@@ -128,7 +128,7 @@ func (f *ChangeFeed) setWakerLocked(after time.Duration) {
 	}
 }
 
-// wakeDue wakes as many of the readers as the pace allows, and comes back if there are more.
+// wakeDue wakes as many due readers as the pace allows, and sets the timer again if more are due.
 func (f *ChangeFeed) wakeDue() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +139,7 @@ func (f *ChangeFeed) wakeDue() {
 		r.waits = false
 		select {
 		case r.woken <- struct{}{}:
-		default: // it knows already
+		default: // it was woken before
 		}
 		woken++
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// size is about what an event keeps in memory, in bytes: the event, the row that it points to, and
-// the texts and lists of that row. Texts that rows share are counted for each.
+// size estimates the memory of an event in bytes: the event, its row, and the texts and lists of
+// that row. Texts that rows share count for each row.
 func (e *Event) size() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.QuotaRemoved) + len(e.HostRemoved) + len(e.Stamp.Actor)
 	switch {
@@ -78,8 +78,7 @@ func resourceSize(r *resource.Resource) int {
 	return n
 }
 
-// vectorSize is the size of the custom part. The rest is counted with the struct that holds the
-// vector.
+// vectorSize returns the size of the custom part. The struct that holds the vector counts the rest.
 func vectorSize(v *resource.Vector) (n int) {
 	for _, q := range v.Custom() {
 		n += int(unsafe.Sizeof(q)) + len(q.Name)

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// batchTime and batchBytes bound a batch next to Options.Batch: a usual command takes 10 µs and
-	// changes a row of 2 KiB. A longer batch makes each of its callers wait for all.
+	// batchTime and batchBytes bound a batch in addition to Options.Batch: a usual command takes 10
+	// µs and changes a row of 2 KiB. All callers of a batch wait for the whole batch.
 	batchTime  = time.Millisecond
 	batchBytes = 256 << 10
-	// allCallers is how many times as many commands may wait as those of one caller.
+	// allCallers is the ratio of the bound for all callers to that for one caller.
 	allCallers = 4
 )
 
-// commandQueue has the commands that wait for the loop. Any goroutine may put one there; the loop
-// takes them.
+// commandQueue holds the commands that wait for the loop. Any goroutine may add one; the loop takes
+// them.
 type commandQueue struct {
 	mu    sync.Mutex
 	turns *turns.Queue[core.Command] // guarded by mu
-	// signal holds one while the loop may have something to take.
+	// signal has one element while the loop may have something to take.
 	signal chan struct{}
 }
 
@@ -36,7 +36,7 @@ func newCommandQueue(o *Options) *commandQueue {
 	}
 }
 
-// put queues a command, and reports false if too many of its owner wait.
+// put queues a command. It returns false if too many commands of its owner wait.
 func (q *commandQueue) put(of turns.Owner, command core.Command) bool {
 	q.mu.Lock()
 	queued := q.turns.Put(of, command)
@@ -47,7 +47,7 @@ func (q *commandQueue) put(of turns.Owner, command core.Command) bool {
 	return queued
 }
 
-// force queues a command without a bound: each ends one that was put, or there is one at a time.
+// force queues a command without a bound. Such a command ends a queued one, or there is only one.
 func (q *commandQueue) force(of turns.Owner, command core.Command) {
 	q.mu.Lock()
 	q.turns.Force(of, command)
@@ -58,11 +58,11 @@ func (q *commandQueue) force(of turns.Owner, command core.Command) {
 func (q *commandQueue) wake() {
 	select {
 	case q.signal <- struct{}{}:
-	default: // the loop knows already
+	default: // the loop is signaled already
 	}
 }
 
-// take takes the command whose turn it is; nil: none waits. charge must follow.
+// take returns the next command; nil if there is none. charge must follow.
 func (q *commandQueue) take() core.Command {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -70,7 +70,7 @@ func (q *commandQueue) take() core.Command {
 	return command
 }
 
-// charge says what the command has cost that was taken last, and what was due before it.
+// charge charges the cost of the last taken command, and the cost of the due work before it.
 func (q *commandQueue) charge(cost, due turns.Cost) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,14 +78,14 @@ func (q *commandQueue) charge(cost, due turns.Cost) {
 	q.turns.Spend(due)
 }
 
-// len is how many commands wait.
+// len returns how many commands wait.
 func (q *commandQueue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.turns.Len()
 }
 
-// full reports whether the batch has enough.
+// full reports whether the batch has reached a bound.
 func (q *commandQueue) full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +103,7 @@ func (q *commandQueue) nextBatch() {
 	}
 }
 
-// owner is whose a call's commands are.
+// owner returns the owner of a call's commands.
 func (loop *Loop) owner(ctx context.Context) turns.Owner {
 	if loop.Owner == nil {
 		return turns.Owner{Class: turns.Callers}

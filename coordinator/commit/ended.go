@@ -10,23 +10,23 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// EndedLeadership is a leadership of this coordinator that has ended.
+// EndedLeadership is an ended leadership of this coordinator.
 type EndedLeadership struct {
 	Epoch uint64
 	Time  ledger.Instant // of the coordinator's clock
-	// Reason names the part that failed, and nothing of a caller or an address: anybody may read
-	// it.
+	// Reason names the part that failed. It contains nothing about callers or addresses, because
+	// every caller may read it.
 	Reason string
 }
 
-// LastEnded is the latest leadership of this process that ended; nil: none has.
+// LastEnded returns the last ended leadership of this process; nil if there is none.
 func (loop *Loop) LastEnded() *EndedLeadership { return loop.ended.Load() }
 
 func (loop *Loop) setEnded(epoch uint64, why error) {
 	loop.ended.Store(&EndedLeadership{Epoch: epoch, Time: loop.Clock.Now(), Reason: endReason(why)})
 }
 
-// endReason says why a leadership ended.
+// endReason describes why a leadership ended.
 func endReason(why error) string {
 	switch {
 	case why == nil:

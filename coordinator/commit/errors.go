@@ -7,18 +7,18 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// ErrBusy refuses a command because too many of its caller wait already, or of all. Nothing was
-// done; asking again is right.
+// ErrBusy refuses a command because too many commands of its caller, or of all callers, wait.
+// Nothing was done; the caller should try again.
 var ErrBusy = errors.New("too many commands are waiting: try again")
 
-// Error answers the callers of a batch that is not known to be durable.
+// Error answers the callers of a batch whose durability is unknown.
 type Error struct {
 	Err error // the store's
 }
 
 func (e *Error) Error() string {
 	why := e.Err
-	// it may be another caller's row; the log has it in full
+	// the row may be another caller's; the log has it in full
 	if _, ok := errors.AsType[*store.RowError](why); ok {
 		why = errRefusedRow
 	}
@@ -30,8 +30,8 @@ var errRefusedRow = errors.New("the store refused a row of the batch")
 // Unwrap returns the store's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// LookUpError refuses a request because the store does not say whether an allocation that has ended
-// had its request id.
+// LookUpError refuses a request because the store cannot say whether an ended allocation had its
+// request id.
 type LookUpError struct {
 	RequestID string
 	Err       error // the store's
@@ -44,8 +44,7 @@ func (e *LookUpError) Error() string {
 // Unwrap returns the store's error.
 func (e *LookUpError) Unwrap() error { return e.Err }
 
-// PatienceError ends a call if its own deadline comes before the end of the wait that it asked
-// for.
+// PatienceError ends a call whose own deadline comes before the end of its requested wait.
 type PatienceError struct {
 	RequestID string
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// endAfterPanic ends a leadership in which the ledger panicked. Only the caller to blame is told
-// of the panic: all others try again.
+// endAfterPanic ends a leadership in which the ledger panicked. Only the caller whose command
+// caused the panic gets its error. All others get an error that lets them try again.
 func (loop *Loop) endAfterPanic(err error) {
 	if fault, ok := errors.AsType[*core.PanicError](err); ok {
 		loop.recordFault(fault)
@@ -19,7 +19,7 @@ func (loop *Loop) endAfterPanic(err error) {
 	loop.endTerm(err)
 }
 
-// recordFault logs that the ledger panicked, and what is refused because of it.
+// recordFault logs a panic of the ledger, and the commands that are refused because of it.
 func (loop *Loop) recordFault(fault *core.PanicError) {
 	loop.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
 	loop.Metrics.faults.Inc()
@@ -30,14 +30,14 @@ func (loop *Loop) recordFault(fault *core.PanicError) {
 	loop.refusals.Store(&list)
 }
 
-// unknownPanic is a panic of the ledger without a known cause: it may come again.
+// unknownPanic is a panic of the ledger whose command is not known. It may happen again.
 type unknownPanic struct {
 	at    ledger.Instant
 	cause string
 }
 
-// FaultWarnings says what is refused because it made the ledger panic. If the cause of a panic is
-// not known, it says so for a day.
+// FaultWarnings lists the commands that are refused because they made the ledger panic. It also
+// warns for a day of a panic whose command is not known.
 func (loop *Loop) FaultWarnings() (list []string) {
 	if refused := loop.refusals.Load(); refused != nil {
 		list = AtMost(*refused, mostHidden, "the log")

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how
-	// far it has seen.
+	// KeepAlive is how often a watch without changes sends its revision.
 	KeepAlive = convert.KeepAlive
 	// watchBatch is how many changes are taken from the feed at a time.
 	watchBatch = 64
 )
 
-// Follow sends what changes after a revision until the caller goes away or falls too far behind.
-// It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
-// while. send gets changes that can be sent together; it may skip any, and must keep none.
+// Follow sends the changes after a revision until the caller goes away or falls too far behind. It
+// begins with ping, which sends only a revision, and repeats it after a while without changes. send
+// gets changes that can be sent together; it may skip any, and must not keep them.
 func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func([]*Event) error) error {
 	counted := false
 	defer func() {
@@ -36,15 +35,15 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 	return loop.follow(ctx, after, begin, ping, send)
 }
 
-// FollowUncounted is Follow for the server itself, from now on: it does not count among the watches
-// of callers. It calls begin once, when every later change will come.
+// FollowUncounted is Follow for the server itself, from now on. It does not count among the watches
+// of callers. It calls begin once, after which every change will come.
 func (loop *Loop) FollowUncounted(ctx context.Context, begin func() error, send func([]*Event) error) error {
 	return loop.follow(ctx, 0, begin, func(uint64) error { return nil }, send)
 }
 
 func (loop *Loop) follow(ctx context.Context, after uint64, begin func() error, ping func(revision uint64) error, send func([]*Event) error) error {
-	// This goes through the loop: a coordinator that does not lead must not say what the latest
-	// revision is.
+	// This goes through the loop: a coordinator that does not lead must not name the latest
+	// revision.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func (loop *Loop) follow(ctx context.Context, after uint64, begin func() error, 
 			}
 			return err
 		}
-		if ctx.Err() != nil { // if changes follow each other closely, nothing else checks it
+		if ctx.Err() != nil { // without pauses between changes, nothing else checks it
 			return ctx.Err()
 		}
 		if len(batch) > 0 {

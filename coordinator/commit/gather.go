@@ -6,16 +6,16 @@ import (
 	"github.com/bursar/bursar/coordinator/turns"
 )
 
-// batchFull reports whether the batch that gathers has enough. What comes while the core does not
-// lead is answered at once, and is in no batch.
+// batchFull reports whether the current batch is full. Commands that come while the core does not
+// lead are answered at once, outside of a batch.
 func (loop *Loop) batchFull() bool {
 	return loop.core.Leading() && (loop.core.Pending() >= loop.Batch || loop.queue.full())
 }
 
-// gather applies what has arrived, each caller in its turn, until the batch has enough: one commit
-// covers it. Each command is charged with the time that it took and with the rows that it changed.
-// What was due before it, and the requests that waited and were tried then, are of the batch, and
-// nobody is charged with them.
+// gather applies the waiting commands, in turns of their callers, until the batch is full: one
+// commit covers it. The caller of a command is charged for its time and its changed rows. Timers
+// that were due before it, and waiting requests that were tried then, belong to the batch, and no
+// caller is charged for them.
 func (loop *Loop) gather() {
 	now, rows := loop.Clock.Now(), loop.core.Recorded()
 	for !loop.batchFull() {
@@ -28,14 +28,14 @@ func (loop *Loop) gather() {
 			loop.endAfterPanic(err)
 			continue
 		}
-		at := now // later, more would be due
+		at := now // at a later time, more would be due
 		due := loop.spent(&now, &rows)
 		loop.apply(at, command)
 		loop.queue.charge(loop.spent(&now, &rows), due)
 	}
 }
 
-// spent is what has been spent since the time and the rows of before, which it moves on.
+// spent returns the cost since the given time and rows, and updates them.
 func (loop *Loop) spent(now *ledger.Instant, rows *int64) turns.Cost {
 	began, before := *now, *rows
 	*now, *rows = loop.Clock.Now(), loop.core.Recorded()

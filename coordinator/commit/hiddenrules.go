@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// mostHidden bounds how many of the rules that are not in force stand among the warnings.
+// mostHidden bounds the rules among the warnings that are not in force.
 const mostHidden = 20
 
-// publishHiddenRules publishes which rules are not in force, and which are for a dimension that
-// nothing declares, if that may have changed.
+// publishHiddenRules publishes the rules that are not in force, and those for an undeclared
+// dimension, if they may have changed.
 func (loop *Loop) publishHiddenRules() {
 	if version, hidden := loop.core.HiddenRules(); version != loop.rulesSeen {
 		loop.rulesSeen = version
@@ -31,7 +31,7 @@ func (loop *Loop) publishHiddenRules() {
 	}
 }
 
-// publishWarnings publishes a list, and logs what was not in it before.
+// publishWarnings publishes a list, and logs its new texts.
 func (loop *Loop) publishWarnings(published *atomic.Pointer[[]string], list []string) {
 	before := stored(published)
 	for _, text := range list {
@@ -43,7 +43,7 @@ func (loop *Loop) publishWarnings(published *atomic.Pointer[[]string], list []st
 	published.Store(&list)
 }
 
-// AtMost shortens a list of warnings, and says where the rest is.
+// AtMost shortens a list of warnings, and names the place of the full list.
 func AtMost(list []string, most int, where string) []string {
 	if len(list) <= most {
 		return list

@@ -11,53 +11,52 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// recountAfter is the age at which a count is started again. What it does not see, such as a lost
-// allocation that is adopted again, adds up until then.
+// recountAfter is the age of a count at which a new one begins. Until then the changes add up that
+// the count does not see, such as a lost allocation that is adopted again.
 const recountAfter = 24 * time.Hour
 
-// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may
-// have.
+// HistoryBounds define how long ended allocations can be looked up, and their size per caller.
 type HistoryBounds struct {
 	Retention   time.Duration
 	CallerBytes int64
-	// PruneEvery is the time between two searches for rows beyond the bounds. PruneStep is how
-	// many allocations are deleted in one step.
+	// PruneEvery is the time between two searches for rows beyond the bounds. PruneStep is how many
+	// allocations one step deletes.
 	PruneEvery time.Duration
 	PruneStep  int
 }
 
 // history keeps ended allocations within two bounds: all by age, and those of each caller by size.
-// Only the leader does so. It counts the history once, from the oldest row on. After that it
-// counts what ends and what it deletes.
+// Only the leader does so. It counts the history once, beginning with the oldest row. After that it
+// counts new ends and its own deletions.
 type history struct {
 	loop   *Loop
 	config HistoryBounds
 	// remember is how long rows are kept whatever their size, because they answer repeated
 	// requests.
 	remember time.Duration
-	// countAfter is how long rows are not counted yet: until then one may become durable behind
-	// another of a later end.
+	// countAfter is the age below which rows are not counted yet: until then, a row may become
+	// durable after another one with a later end.
 	countAfter time.Duration
 
 	// Owned by run:
-	epoch   uint64         // of the leadership that all below was counted in; 0: none
-	began   ledger.Instant // of the count; 0: count from the beginning
+	epoch   uint64         // the leadership in which the fields below were counted; 0: none
+	began   ledger.Instant // of the count; 0: begin a new count
 	counted store.Position // rows up to here are counted
 	callers callerSizes
 	total   HistorySize
 
 	size atomic.Pointer[HistorySize] // nil: not counted yet
-	// full has the callers that are refused, with the bytes that they have.
+	// full has the refused callers, with their bytes.
 	full atomic.Pointer[map[string]int64]
 }
 
-// HistorySize is how much has ended and is still known.
+// HistorySize is the size of the history.
 type HistorySize struct{ Rows, Bytes int64 }
 
 func (s *HistorySize) add(rows, bytes int64) { s.Rows, s.Bytes = s.Rows+rows, s.Bytes+bytes }
 
-// HistoryFullError refuses a request of a caller whose recently ended allocations take as much as
-// it may have.
+// HistoryFullError refuses a request of a caller whose recently ended allocations have reached its
+// bound.
 type HistoryFullError struct {
 	Caller      string
 	Bytes, Most int64
@@ -70,7 +69,7 @@ func (e *HistoryFullError) Error() string {
 }
 
 func newHistory(loop *Loop) *history {
-	// The commit of a row may wait for the one before it, and each has its time.
+	// The commit of a row may wait for the previous one, and each may take CommitTimeout.
 	return &history{loop: loop, config: loop.History, remember: loop.Remember, countAfter: 2 * loop.CommitTimeout}
 }
 
@@ -86,7 +85,7 @@ func (h *history) admit(caller string) error {
 	return nil
 }
 
-// warnings says whose history is full.
+// warnings returns the number of callers whose history is full.
 func (h *history) warnings() []string {
 	if full := h.full.Load(); full != nil && len(*full) > 0 {
 		return []string{fmt.Sprintf("callers that are refused because their history is full (history.callerBytes): %d", len(*full))}
@@ -94,7 +93,7 @@ func (h *history) warnings() []string {
 	return nil
 }
 
-// run works until ctx ends.
+// run prunes until ctx ends.
 func (h *history) run(ctx context.Context) {
 	var indexing sync.WaitGroup
 	defer indexing.Wait()
@@ -110,12 +109,12 @@ func (h *history) run(ctx context.Context) {
 		if err := h.round(ctx); err != nil && ctx.Err() == nil {
 			h.loop.Metrics.pruneFailed.Inc()
 			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
-			h.began = 0 // what was deleted is not known
+			h.began = 0 // it is not known which rows were deleted
 		}
 	}
 }
 
-// round does what has come due since the last one.
+// round does the work that is due.
 func (h *history) round(ctx context.Context) error {
 	epoch := h.loop.lastEpoch.Load()
 	if !h.loop.leads.Load() {
@@ -145,12 +144,12 @@ func (h *history) round(ctx context.Context) error {
 	return err
 }
 
-// isCurrent reports whether it is still this leadership's turn.
+// isCurrent reports whether this leadership still lasts.
 func (h *history) isCurrent(ctx context.Context) bool {
 	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.lastEpoch.Load() == h.epoch
 }
 
-// deleteOld deletes what ended before a time, the oldest first, in steps.
+// deleteOld deletes the rows that ended before a time, the oldest first, in steps.
 func (h *history) deleteOld(ctx context.Context, before ledger.Instant) error {
 	for h.isCurrent(ctx) {
 		ends, err := h.loop.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
@@ -168,7 +167,7 @@ func (h *history) deleteOld(ctx context.Context, before ledger.Instant) error {
 	return nil
 }
 
-// deleteRows deletes rows, and takes those off that were counted.
+// deleteRows deletes rows, and subtracts the counted ones.
 func (h *history) deleteRows(ctx context.Context, ends []store.End) error {
 	if len(ends) == 0 {
 		return nil

@@ -14,9 +14,9 @@ import (
 const (
 	// countStep is how many rows are counted at a time.
 	countStep = 5000
-	// leastPause is the least pause after reading a step, and pauseShare how many times longer
-	// than the step a pause is: reading a history of any length takes at most a fifth of a core
-	// and of a disk.
+	// leastPause is the shortest pause after a step, and pauseShare the ratio of the pause to the
+	// step's time. So reading a history of any length takes at most a fifth of a core and of a
+	// disk.
 	leastPause = 20 * time.Millisecond
 	pauseShare = 4
 )
@@ -26,7 +26,7 @@ func pauseAfter(ctx context.Context, began time.Time) bool {
 	return pause.For(max(leastPause, pauseShare*time.Since(began)), ctx.Done(), nil)
 }
 
-// count goes on to count, up to a time, and reports whether it came there.
+// count continues the count up to a time, and reports whether it has reached that time.
 func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, err error) {
 	for h.isCurrent(ctx) {
 		began := time.Now()
@@ -53,10 +53,10 @@ func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, e
 	return false, nil
 }
 
-// trimCallers deletes the oldest rows of callers that have too much, but none that ended at or
-// after a time: those answer repeated requests. Callers that have too much of these are refused.
-// Rows of hosts exist only because their agents reported them. They answer no repeated request, or
-// only one for what such an agent brought back.
+// trimCallers deletes the oldest rows of callers above their bound, but none that ended at or after
+// remembered, because these answer repeated requests. A caller whose remembered rows alone exceed
+// the bound is refused. Rows of hosts exist only because agents reported them. They answer no
+// repeated request, except for an allocation that such an agent brought back.
 func (h *history) trimCallers(ctx context.Context, remembered ledger.Instant) error {
 	callers, hosts := make(map[string]*callerSize), make(map[string]*callerSize)
 	for name, c := range h.callers.sizes {
@@ -82,8 +82,8 @@ func (h *history) trimCallers(ctx context.Context, remembered ledger.Instant) er
 	return nil
 }
 
-// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out
-// that have no longer. It reports whether it came to the end.
+// trimAll deletes the oldest rows, up to a time, of the callers in over, and removes callers that
+// are below their bound again. It reports whether it came to the end.
 func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, remembered ledger.Instant) (done bool, err error) {
 	at := h.counted
 	for _, c := range over {
@@ -106,9 +106,9 @@ func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, reme
 	return true, nil
 }
 
-// trim reads the next rows and deletes those of callers that have too much. It takes a caller out
-// of over once it has no longer too much. It returns how far it came, and whether there may be
-// more.
+// trim reads the next rows and deletes those of callers above their bound. It removes a caller from
+// over once it is below its bound. It returns the position that it reached, and whether there may
+// be more rows.
 func (h *history) trim(ctx context.Context, over map[string]*callerSize, at store.Position, remembered ledger.Instant) (store.Position, bool, error) {
 	ends, err := h.loop.Store.Ends(ctx, at, countStep)
 	if err != nil {

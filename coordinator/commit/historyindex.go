@@ -9,32 +9,31 @@ import (
 )
 
 const (
-	// indexEvery is the time between two looks at what has ended since, and indexAfter the age from
-	// which on a row is put into the index of the history: what ended at the same moment is durable
-	// by then. A search reads the rows that are not in the index yet one by one: at 500 ends a
-	// second these are some 1,000, which takes 6 ms.
+	// indexEvery is the time between two updates of the history's index. indexAfter is the age from
+	// which a row is indexed: by then, all rows with the same end are durable. A search reads the
+	// rows that are not indexed yet one by one. At 500 ends a second these are some 1,000, which
+	// takes 6 ms.
 	indexEvery = time.Second
 	indexAfter = time.Second
-	// indexStep is how many allocations a step puts into the index.
+	// indexStep is how many allocations one step indexes.
 	indexStep = 500
-	// sweepEvery is the time between two searches for entries that have been left in the index, and
-	// sweepStep how many entries a step of it looks at.
+	// sweepEvery is the time between two searches for stale entries of the index, and sweepStep how
+	// many entries one step of it reads.
 	sweepEvery = 24 * time.Hour
 	sweepStep  = 1000
 )
 
-// historyIndex fills the index of the history behind what ends, and removes what was left in it.
-// Only the leader does so.
+// historyIndex indexes new ends in the history, and removes stale entries. Only the leader does so.
 type historyIndex struct {
 	history *history
 
 	// Owned by run:
 	swept     time.Time        // when the last sweep began; zero: there was none
-	sweptTo   store.IndexEntry // how far the present one has come
+	sweptTo   store.IndexEntry // the position of the current one
 	sweepDone bool
 }
 
-// run works until ctx ends.
+// run updates the index until ctx ends.
 func (x *historyIndex) run(ctx context.Context) {
 	pause := time.NewTimer(indexEvery)
 	defer pause.Stop()
@@ -46,7 +45,7 @@ func (x *historyIndex) run(ctx context.Context) {
 		}
 		next := indexEvery
 		if err := x.round(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrDeposed) {
-			// The history is found all the same, but slowly.
+			// Searches still work, but slowly.
 			x.history.loop.Log.Warn("cannot fill the index of the history", "error", err)
 			next = x.history.config.PruneEvery
 		}
@@ -54,7 +53,7 @@ func (x *historyIndex) run(ctx context.Context) {
 	}
 }
 
-// round fills the index up to what has just ended, and sweeps it if that is due.
+// round indexes the new ends, and sweeps the index if that is due.
 func (x *historyIndex) round(ctx context.Context) error {
 	loop := x.history.loop
 	if !loop.leads.Load() {
@@ -78,7 +77,7 @@ func (x *historyIndex) round(ctx context.Context) error {
 	if time.Since(x.swept) >= sweepEvery {
 		x.swept, x.sweptTo, x.sweepDone = time.Now(), store.IndexBegin(), false
 	}
-	// Nearly all entries that are older have gone with their allocations.
+	// Nearly all older entries were deleted with their allocations.
 	before := loop.ago(loop.Clock.Earliest(), x.history.config.Retention)
 	for current() && !x.sweepDone {
 		began := time.Now()

@@ -17,18 +17,18 @@ type LaterRequest struct {
 	loop    *Loop
 	of      turns.Owner
 	start   ledger.Instant
-	request core.Request // waits
+	request core.Request // the waiting request
 	decided func(lost bool)
 
 	mu       sync.Mutex
 	patience *time.Timer // guarded by mu; nil: there is none
-	over     bool        // guarded by mu; it was decided, or nobody waits for it
-	err      error       // guarded by mu; nil once it is over: request has how it was decided
+	over     bool        // guarded by mu; it was decided, or withdrawn
+	err      error       // guarded by mu; if nil once it is over, request has the result
 }
 
 // NewLater returns a request that waits later. decided is called once when its wait is over, unless
-// Withdraw came first. lost says that the leadership has ended, so that nothing is known of the
-// request. It must not block.
+// Withdraw came first. lost says that the leadership has ended, so that the result is unknown.
+// decided must not block.
 func (loop *Loop) NewLater(ctx context.Context, decided func(lost bool)) *LaterRequest {
 	later := &LaterRequest{loop: loop, of: loop.owner(ctx), start: loop.Clock.Now(), decided: decided}
 	later.request.Done = func(err error) {
@@ -42,8 +42,8 @@ func (loop *Loop) NewLater(ctx context.Context, decided func(lost bool)) *LaterR
 	return later
 }
 
-// AllocateLater is Allocate, but if the request must wait, it returns the allocation that waits.
-// If ctx ends before it returns, the request is withdrawn. If Withdraw comes before the request has
+// AllocateLater is Allocate, but if the request must wait, it returns the waiting allocation. If
+// ctx ends before it returns, the request is withdrawn. If Withdraw comes before the request has
 // its turn, the error is core.ErrWithdrawn.
 func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCommand, later *LaterRequest) (ledger.AllocateResult, error) {
 	if patience, bounded := patience(ctx, command); bounded {
@@ -56,8 +56,8 @@ func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCom
 	return result, err
 }
 
-// allocateLater is AllocateLater for a command whose Past was read in a leadership. It leaves it to
-// its caller to end the wait of a request that does not wait.
+// allocateLater is AllocateLater for a command whose Past was read in the leadership pastOf. Its
+// caller must end the wait of a request that does not wait.
 func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCommand, pastOf uint64, later *LaterRequest) (ledger.AllocateResult, error) {
 	p, _ := loop.requests.Get().(*pendingRequest)
 	p.Command, p.PastOf, p.From, p.Span, p.Later = *command, pastOf, loop.origin(ctx), loop.Spans.newSpan(ctx), &later.request
@@ -75,12 +75,12 @@ func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCom
 	result, err := loop.takeResult(p, later.start, err)
 	loop.resume(ctx)
 	if errors.Is(err, core.ErrWithdrawn) {
-		return later.Answer() // says why
+		return later.Answer() // it has the reason
 	}
 	return result, err
 }
 
-// limit ends the wait when the caller's patience is over.
+// limit sets the timer of the caller's patience.
 func (later *LaterRequest) limit(patience time.Duration, requestID string) {
 	later.mu.Lock()
 	defer later.mu.Unlock()
@@ -94,7 +94,7 @@ func (later *LaterRequest) limit(patience time.Duration, requestID string) {
 	})
 }
 
-// end takes over how the wait ended. It reports false if that was known already.
+// end stores the end of the wait. It returns false if the wait had ended before.
 func (later *LaterRequest) end(err error) bool {
 	later.mu.Lock()
 	defer later.mu.Unlock()
@@ -111,7 +111,7 @@ func (later *LaterRequest) end(err error) bool {
 // Withdraw says that the caller has gone away.
 func (later *LaterRequest) Withdraw() { later.withdraw(core.ErrWithdrawn) }
 
-// withdraw is end for a request that the loop may have, or get later.
+// withdraw is end for a request that the loop has, or will get.
 func (later *LaterRequest) withdraw(why error) bool {
 	ended := later.end(why)
 	if ended {
@@ -120,7 +120,7 @@ func (later *LaterRequest) withdraw(why error) bool {
 	return ended
 }
 
-// Answer is how the wait ended. It may be asked for once decided was called.
+// Answer returns the result of the wait. It may be called once decided was called.
 func (later *LaterRequest) Answer() (ledger.AllocateResult, error) {
 	later.mu.Lock()
 	defer later.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/coordinator/turns"
 )
 
-// Loop runs a Core. One goroutine owns it and applies what comes through a bounded queue, in which
-// callers take turns; another one calls the store. The first never waits for the second, so it can
+// Loop runs a Core. One goroutine owns the core and applies commands from a bounded queue, in which
+// callers take turns. Another one calls the store. The first never waits for the second, so it can
 // answer whatever the store does.
 type Loop struct {
 	Options
@@ -25,38 +25,38 @@ type Loop struct {
 
 	calls    sync.Pool     // of *pendingCall, for reuse
 	requests sync.Pool     // of *pendingRequest, for reuse
-	queue    *commandQueue // what callers ask for
-	priority priorityQueue // what the server itself asks for
-	jobs     chan job      // for the goroutine that calls the store; at most one under way
+	queue    *commandQueue // commands of callers
+	priority priorityQueue // commands of the server itself
+	jobs     chan job      // for the goroutine that calls the store; at most one in flight
 	outcomes chan outcome
-	auditing chan struct{} // holds one while an audit is made
+	auditing chan struct{} // has one element during an audit
 
-	terms chan *Term // to lead, or with nil not to
+	terms chan *Term // a term to lead, or nil to step down
 
-	leads atomic.Bool // the core does
-	// skew is that of the ledger's time to the clock; nil while it does not lead.
+	leads atomic.Bool // whether the core leads
+	// skew is the skew of the ledger's time to the clock; nil while it does not lead.
 	skew atomic.Pointer[core.Skew]
-	// outages are those that the latest leadership began with; nil: there was none.
+	// outages are those at the begin of the latest leadership; nil: there was none.
 	outages   atomic.Pointer[ledger.Outages]
 	lastEpoch atomic.Uint64             // the epoch of the latest leadership
 	sealKeys  atomic.Pointer[seal.Keys] // of the latest leadership
 	// recalling is the leadership whose ledger does not know all remembered request ids yet; 0:
 	// none.
 	recalling atomic.Uint64
-	history   *history // what has ended
-	// hidden is what the file of providers hides of the stored ones.
+	history   *history // ended allocations
+	// hidden lists the stored providers that the file of providers hides.
 	hidden   atomic.Pointer[[]string]
-	refusals atomic.Pointer[[]string] // which commands are refused, and why
-	notTaken notTakenLog              // what hosts report that others have
-	// unvouched are hosts that report engines for which nothing vouches.
+	refusals atomic.Pointer[[]string] // the refused commands, with reasons
+	notTaken notTakenLog              // engines of hosts that the ledger has elsewhere
+	// unvouched logs hosts that report engines without a valid seal.
 	unvouched notTakenLog
 	// unknownPanic is the last panic without a known cause; nil: there was none.
 	unknownPanic atomic.Pointer[unknownPanic]
-	// unled is why the last attempt to lead failed, or a leadership ended; nil: it did not.
+	// unled is why the last attempt to lead failed, or a leadership ended; nil: no failure.
 	unled       atomic.Pointer[error]
-	ended       atomic.Pointer[EndedLeadership] // the latest that ended; nil: none has
-	rulesHidden atomic.Pointer[[]string]        // which rules are not in force, and why
-	undeclared  atomic.Pointer[[]string]        // which rules are for dimensions that nothing declares
+	ended       atomic.Pointer[EndedLeadership] // the latest ended leadership; nil: none
+	rulesHidden atomic.Pointer[[]string]        // rules that are not in force, with reasons
+	undeclared  atomic.Pointer[[]string]        // rules for undeclared dimensions
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
@@ -66,38 +66,38 @@ type Loop struct {
 	inFlight  *core.Batch    // being committed
 	deadline  ledger.Instant // of that commit
 	term      *Term          // nil: may not lead
-	loading   bool           // the store is asked for a lead
-	restored  *restoring     // with what it gave; nil: it has given nothing yet
-	atLeast   uint64         // the least that the next epoch may be
-	copyWrong bool           // the last attempt to lead found that; until one succeeds
-	// recallers bring remembered request ids; stopRecaller ends the latest. Nil: there is none.
+	loading   bool           // the store was asked for the lead
+	restored  *restoring     // the restored state; nil: the store has not answered yet
+	atLeast   uint64         // the lowest allowed next epoch
+	copyWrong bool           // the last attempt to lead found the copy wrong
+	// recallers load remembered request ids; stopRecaller ends the latest. Nil: there is none.
 	recallers    sync.WaitGroup
 	stopRecaller context.CancelFunc
-	// recallFailed says over which row the request ids could not be brought; nil: there is none.
+	// recallFailed names the row that cannot be recalled; nil: there is none.
 	recallFailed error
-	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
+	// rulesSeen is the ledger's count of changes of the rules at the last update of rulesHidden.
 	rulesSeen uint64
-	// dimensionsSeen is the same of undeclared, by Ledger.DimensionsGeneration.
+	// dimensionsSeen is the same for undeclared, by Ledger.DimensionsGeneration.
 	dimensionsSeen uint64
 	stopped        bool
 }
 
 // Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop
-// tells what becomes of it.
+// reports its progress.
 type Term struct {
-	announced []uint64        // epochs that somebody has announced
-	Began     chan store.Meta // holds one: the lead was taken
-	over      chan error      // holds one: it could not be, or was lost
-	unwanted  chan struct{}   // closed when it was stepped down from, or another one has begun
+	announced []uint64        // epochs that other coordinators have announced
+	Began     chan store.Meta // buffer of one: the lead was taken
+	over      chan error      // buffer of one: the lead was not taken, or was lost
+	unwanted  chan struct{}   // closed at the step-down, or when another term has begun
 }
 
-// job is something to do with the store: commit a batch, or take the lead if there is none.
+// job is a task for the store: commit a batch, or take the lead if there is no batch.
 type job struct {
 	batch   *core.Batch
 	term    *Term
 	atLeast uint64
-	whole   bool // also load the request ids of what has ended
-	doubts  bool // load everything: the last copy was wrong, and the next one may be
+	whole   bool // also load the request ids of ended allocations
+	doubts  bool // load the whole store: the last copy was wrong, and the next one may be
 }
 
 // outcome is the result of a job.
@@ -105,12 +105,12 @@ type outcome struct {
 	job    job
 	meta   store.Meta
 	loaded core.Loaded
-	read   time.Duration // how long Lead and reading took
-	proof  bool          // of what was loaded before, for the same job
+	read   time.Duration // the time of Lead and of the load
+	proof  bool          // the result of proving the earlier outcome of the same job
 	err    error
 }
 
-// provesLater reports whether another outcome says if what was loaded is proven.
+// provesLater reports whether another outcome will say if the loaded state is proven.
 func (o *outcome) provesLater() bool { return o.err == nil && o.loaded.Prove != nil }
 
 // Admit refuses a new request of a caller whose history is full, with a *HistoryFullError.
@@ -119,19 +119,19 @@ func (loop *Loop) Admit(caller string) error { return loop.history.admit(caller)
 // KeepHistory keeps the history within its bounds until ctx ends, while this coordinator leads.
 func (loop *Loop) KeepHistory(ctx context.Context) { loop.history.run(ctx) }
 
-// Configure says which providers come from a file, for the next leadership.
+// Configure sets the providers of a file, for the next leadership.
 func (loop *Loop) Configure(providers []ledger.ProviderRecord) { loop.configured.Store(&providers) }
 
-// Lead tells the loop to take the lead, in an epoch above the announced ones that can be believed.
-// After Stop it has no effect.
+// Lead tells the loop to take the lead, in an epoch above all believable announced ones. After Stop
+// it has no effect.
 func (loop *Loop) Lead(announced ...uint64) *Term {
 	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1), unwanted: make(chan struct{})}
 	loop.sendTerm(t)
 	return t
 }
 
-// StepDown tells the loop not to lead any more. When it returns no command is applied, but what
-// was applied before may still become durable.
+// StepDown tells the loop to stop leading. After its return no command is applied, but earlier ones
+// may still become durable.
 func (loop *Loop) StepDown() { loop.sendTerm(nil) }
 
 func (loop *Loop) sendTerm(t *Term) {
@@ -176,7 +176,7 @@ func (loop *Loop) IsStopping() bool {
 	}
 }
 
-// Run applies and commits until stop. The goroutines that it starts have ended when it returns.
+// Run applies and commits until Stop. The goroutines that it starts have ended when it returns.
 func (loop *Loop) Run() {
 	defer close(loop.done)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -194,7 +194,7 @@ func (loop *Loop) Run() {
 	for !loop.stopped {
 		queue := loop.queue.signal
 		if loop.batchFull() {
-			queue = nil // what comes now waits in the queue, and the queue's bounds apply
+			queue = nil // new commands wait in the queue, within its bounds
 		}
 		timer.Reset(loop.untilDue())
 		select {
@@ -223,7 +223,7 @@ func (loop *Loop) Run() {
 	loop.refuseQueued()
 }
 
-// untilDue is how long nothing is due.
+// untilDue returns the time until something is due.
 func (loop *Loop) untilDue() time.Duration {
 	due, set := loop.core.NextTimer()
 	consider := func(at ledger.Instant) {
@@ -240,15 +240,15 @@ func (loop *Loop) untilDue() time.Duration {
 	return max(0, due.Sub(loop.Clock.Now()))
 }
 
-// tick does what has come due.
+// tick does the work that is due.
 func (loop *Loop) tick() {
 	now := loop.Clock.Now()
 	if loop.inFlight != nil && loop.deadline != 0 && now >= loop.deadline {
-		loop.deadline = 0 // the goroutine that commits has not returned; a new Lead waits for it
+		loop.deadline = 0 // the committing goroutine has not returned; a new Lead waits for it
 		err := &Error{Err: store.ErrUnknownOutcome}
 		loop.Log.Error("a commit takes too long", "timeout", loop.CommitTimeout, "epoch", loop.inFlight.Epoch)
 		loop.inFlight.Answer(err)
-		if loop.core.Leading() { // else the leadership that it was made in is over already
+		if loop.core.Leading() { // otherwise its leadership is over already
 			loop.abandon(err)
 		}
 	}
@@ -257,7 +257,7 @@ func (loop *Loop) tick() {
 	}
 }
 
-// dispatch gives the store what has gathered, if it is free.
+// dispatch gives the current batch to the store, if the store is free.
 func (loop *Loop) dispatch() {
 	if epoch, superseded := loop.core.Superseded(); superseded && loop.core.Leading() {
 		loop.Log.Warn("an agent has seen a later epoch than this one's", "epoch", loop.core.Meta().Epoch, "seen", epoch)
@@ -266,7 +266,7 @@ func (loop *Loop) dispatch() {
 	}
 	if loop.recallFailed != nil && loop.core.Leading() {
 		loop.Log.Error("the request ids of ended allocations cannot be loaded: this leadership is over", "epoch", loop.core.Meta().Epoch, "error", loop.recallFailed)
-		loop.dropLedger(core.ErrNotLeading) // it may be another caller's row
+		loop.dropLedger(core.ErrNotLeading) // the row may be another caller's
 		loop.endTerm(loop.recallFailed)
 	}
 	if loop.inFlight != nil {
@@ -285,7 +285,7 @@ func (loop *Loop) dispatch() {
 	}
 }
 
-// finishJob takes over the result of a job.
+// finishJob applies the result of a job.
 func (loop *Loop) finishJob(o outcome) {
 	switch {
 	case o.proof:
@@ -308,12 +308,12 @@ func (loop *Loop) finishJob(o outcome) {
 	loop.acquire()
 }
 
-// setTerm begins a term, or ends the one that there is.
+// setTerm begins a term, or ends the current one.
 func (loop *Loop) setTerm(t *Term) {
 	if loop.core.Leading() {
 		loop.Log.Info("not leading any more", "epoch", loop.core.Meta().Epoch)
 		loop.dropLedger(core.ErrNotLeading)
-		if loop.inFlight != nil { // the next leader finds out its result
+		if loop.inFlight != nil { // the next leader finds its result
 			loop.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
 	}
@@ -339,7 +339,7 @@ func (loop *Loop) abandon(err error) {
 	loop.endTerm(err)
 }
 
-// endTerm ends the term of a leadership that was dropped.
+// endTerm ends the term of a leadership whose ledger was dropped.
 func (loop *Loop) endTerm(err error) {
 	loop.Metrics.abandoned.Inc()
 	t := loop.term
@@ -347,8 +347,8 @@ func (loop *Loop) endTerm(err error) {
 	t.over <- err
 }
 
-// dropLedger forgets the ledger. Watchers are sent to another coordinator. The same epoch is never
-// led again, even if the store was put back to before it.
+// dropLedger drops the ledger, and ends all watches so that watchers go to another coordinator. The
+// same epoch is never led again, even if the store is restored to a time before it.
 func (loop *Loop) dropLedger(err error) {
 	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
 	loop.leads.Store(false)
@@ -365,21 +365,21 @@ func (loop *Loop) dropLedger(err error) {
 	loop.refreshPollers()
 }
 
-// refreshPollers says that other external clusters may have to be read than before.
+// refreshPollers says that the external clusters to poll may have changed.
 func (loop *Loop) refreshPollers() {
 	if loop.ClustersChanged != nil {
 		loop.ClustersChanged()
 	}
 }
 
-// Stop lets Run end once what was applied is durable. Waiting requests are answered with
-// ErrStopping, and so are new commands.
+// Stop lets Run end once all applied commands are durable. Waiting requests and new commands get
+// ErrStopping.
 func (loop *Loop) Stop() { close(loop.stopping) }
 
 // Stopping is closed by Stop.
 func (loop *Loop) Stopping() <-chan struct{} { return loop.stopping }
 
-// refuseQueued answers what came too late.
+// refuseQueued answers the remaining commands.
 func (loop *Loop) refuseQueued() {
 	loop.dropLedger(core.ErrStopping)
 	for command := loop.queue.take(); command != nil; command = loop.queue.take() {

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// Metrics are those of the write path. What the ledger says at a moment is read when it is asked
-// for, see ledgerCollector.
+// Metrics are the metrics of the write path. The current state of the ledger is read at each
+// scrape, see ledgerCollector.
 type Metrics struct {
 	decisions   *prometheus.HistogramVec
 	commits     prometheus.Histogram

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// notTakenEvery is the time between two lines of the log about one host.
+// notTakenEvery is the least time between two log lines about one host.
 const notTakenEvery = time.Minute
 
 // notTakenLog logs hosts that report engines whose allocations the ledger has elsewhere. The zero
@@ -27,8 +27,8 @@ func (l *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) 
 	}
 }
 
-// isDue reports whether there was no line about a host within the last minute, and takes note that
-// there is one now.
+// isDue reports whether there was no line about a host within the last minute. If so, it records
+// one.
 func (l *notTakenLog) isDue(host string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/turns"
 )
 
-// Options are what a loop works with. All but the functions are required.
+// Options configure a loop. All fields but the functions are required.
 type Options struct {
 	Store   store.Store
 	Clock   core.Steady
@@ -20,29 +20,30 @@ type Options struct {
 	Metrics *Metrics
 	Spans   *Tracer // nil: nothing is traced
 	Log     *slog.Logger
-	// Queue is how many commands of one caller may wait, of all together four times as many. Batch
+	// Queue is how many commands of one caller may wait; four times as many of all together. Batch
 	// is how many one commit may cover, CommitTimeout how long one may take.
 	Queue, Batch  int
 	CommitTimeout time.Duration
 	// Remember is how long request ids are kept after the end.
 	Remember time.Duration
-	// History bounds what has ended.
+	// History bounds the ended allocations.
 	History HistoryBounds
-	// Origin is where a call comes from. Nil: it is not known.
+	// Origin returns the origin of a call. Nil: not known.
 	Origin func(ctx context.Context) *core.Origin
-	// Owner is whose turn a call's commands wait for. Nil: all are the same caller's.
+	// Owner returns the owner of a call's commands, which take turns by owner. Nil: one owner for
+	// all.
 	Owner func(ctx context.Context) turns.Owner
 	// Parked is called when a call begins to wait for the loop, and Resumed when it was answered,
-	// if its caller is still there. Resumed may wait. Nil: nobody wants to know.
+	// if its caller is still there. Resumed may wait. Nil: not called.
 	Parked, Resumed func(ctx context.Context)
-	// Rules are those of the files at the moment, by source. Nil: they are the core's already.
+	// Rules returns the current rules of files, by source. Nil: the core has them already.
 	Rules func() map[string][]ledger.Quota
-	// ClustersChanged is called when other external clusters may have to be read. It must not
-	// block. Nil: no clusters are read.
+	// ClustersChanged is called when the external clusters to poll may have changed. It must not
+	// block. Nil: there is no polling.
 	ClustersChanged func()
 }
 
-// New returns a loop that does not run yet. Nothing else may use the core.
+// New returns a loop that does not run yet. Only the loop may use the core.
 func New(c *core.Core, o Options) *Loop {
 	loop := &Loop{
 		Options: o, core: c,
@@ -63,7 +64,7 @@ func New(c *core.Core, o Options) *Loop {
 	return loop
 }
 
-// origin is where a call comes from; nil if it is not known.
+// origin returns the origin of a call; nil if not known.
 func (loop *Loop) origin(ctx context.Context) *core.Origin {
 	if loop.Origin == nil {
 		return nil

@@ -6,9 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// priorityQueue takes the commands of the server itself that are answered at once. They are few,
-// they must not be refused, and they are applied even while a batch that has enough waits for the
-// store.
+// priorityQueue holds the server's own commands that are answered at once. They are few, they must
+// not be refused, and they are applied even while a full batch waits for the store.
 type priorityQueue struct {
 	mu     sync.Mutex
 	list   []core.Command // guarded by mu

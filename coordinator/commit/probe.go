@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Probe sends an empty command all the way.
+// Probe sends an empty command through the loop and the store.
 func (loop *Loop) Probe(ctx context.Context) error {
 	return loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {})
 }
@@ -21,7 +21,7 @@ func (loop *Loop) Alive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aliveTime)
 	defer cancel()
 	answered := make(chan struct{})
-	// It joins no batch, or a commit would be made for it.
+	// It must not join a batch: that would need a commit.
 	loop.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(answered) }})
 	select {
 	case <-answered:

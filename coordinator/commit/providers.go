@@ -9,21 +9,21 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: it may be
-// of another cluster.
+// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: the reading
+// may be of another cluster.
 var ErrNotAssigned = errors.New("the provider has changed, or the leadership")
 
-// ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for
-// the provider as it was before change nothing any more.
+// ChangeProvider puts or deletes a provider. When it returns, the change is durable, and readings
+// of the earlier provider have no effect any more.
 func (loop *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	return loop.change(ctx, loop.origin(ctx), func(c *core.Core, now ledger.Instant) error {
 		return c.ChangeProvider(now, name, change)
 	}, loop.refreshPollers) // so that the poller of the earlier provider stops
 }
 
-// DoPriority runs a command of the coordinator's own, in its turn. It is never refused because the
-// queue is full, and answered at once. The error is run's, or says that this coordinator does not
-// lead. After an error run's results must not be read.
+// DoPriority runs a command of the coordinator itself. It is never refused because the queue is
+// full, and is answered at once. The error is that of run, or says that this coordinator does not
+// lead. After an error the caller must not read run's results.
 func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
@@ -33,7 +33,7 @@ func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c 
 		Done: func(err error) {
 			select {
 			case done <- err:
-			default: // a ledger that panics answers it too
+			default: // a ledger that panics answers it again
 			}
 		},
 	})
@@ -43,7 +43,7 @@ func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c 
 	return failed
 }
 
-// Assignments are the clusters that are to be read now.
+// Assignments returns the clusters to read now.
 func (loop *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 	var list []core.Assignment
 	err := loop.DoPriority(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
@@ -56,7 +56,7 @@ func (loop *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 	return list, nil
 }
 
-// WhileAssigned runs a command for an assignment, unless that is over.
+// WhileAssigned runs a command for an assignment, unless the assignment is over.
 func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
 	return loop.DoPriority(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
 		if !c.IsCurrent(a) {
@@ -66,7 +66,7 @@ func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run fun
 	})
 }
 
-// SetProviders puts the providers of a file in force: now, if this coordinator leads, and at each
+// SetProviders puts the providers of a file in force: now, if this coordinator leads, and in each
 // later leadership.
 func (loop *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
 	loop.configured.Store(&list)

@@ -13,41 +13,42 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// A leadership begins before it knows the request ids of what ended in the last day, which may be a
-// million. They are brought to the ledger behind it. Until all are there, the store is asked for
-// the id of each request before the request may enter the loop.
+// A leadership begins before the ledger knows the request ids of the allocations that ended in the
+// last day, which may be a million. A recaller loads them afterwards. Until the ledger has all of
+// them, the coordinator asks the store for the id of each request before the request enters the
+// loop.
 
 const (
 	// recallPage is how many request ids are read from the store at a time.
 	recallPage = 4096
 	// recallStep is how many the loop takes at a time: less than 0.5 ms on average.
 	recallStep = 512
-	// mostLookUps is how often one request is looked up: once, and again for each change of leader
-	// on its way.
+	// mostLookUps is how often one request is looked up: once, and again after each change of
+	// leader meanwhile.
 	mostLookUps = 3
 	// lookUpTimeout bounds one look-up, which reads one row. A store that does not answer must not
 	// hold a request that wants to wait for an hour.
 	lookUpTimeout = 3 * time.Second
 )
 
-// recaller brings request ids in one leadership.
+// recaller loads request ids in one leadership.
 type recaller struct {
 	*Loop
 
 	leadership uint64
-	since      ledger.Instant // what ended before is not remembered
+	since      ledger.Instant // earlier ends are not remembered
 }
 
-// rememberSince is the end of the latest allocations whose request ids are forgotten when a
-// leadership begins.
+// rememberSince returns the time before which allocations have ended whose request ids are
+// forgotten when a leadership begins.
 func (loop *Loop) rememberSince(meta store.Meta) ledger.Instant {
 	now := max(loop.Clock.Now(), meta.Time)
 	outages, _ := ledger.ReadOutages(meta.Outages).Until(now, meta.Sequence, meta.Time)
 	return outages.Before(now, loop.Remember)
 }
 
-// beginRecall has the request ids brought that the ledger lacks. The loop calls it before anybody
-// knows that it leads.
+// beginRecall starts the recaller if the ledger lacks request ids. The loop calls it before it
+// publishes that it leads.
 func (loop *Loop) beginRecall(meta store.Meta) {
 	if !loop.core.Ledger().Recalling() {
 		return
@@ -59,7 +60,7 @@ func (loop *Loop) beginRecall(meta store.Meta) {
 	loop.recallers.Go(func() { r.run(ctx) })
 }
 
-// endRecall ends what beginRecall began, if anything. The loop calls it.
+// endRecall stops the recaller, if there is one. The loop calls it.
 func (loop *Loop) endRecall() {
 	loop.recalling.Store(0)
 	if loop.stopRecaller != nil {
@@ -68,8 +69,8 @@ func (loop *Loop) endRecall() {
 	}
 }
 
-// run brings the request ids to the ledger until ctx ends, those that ended last first: these are
-// the ones that callers repeat.
+// run loads the request ids into the ledger until ctx ends. It begins with the latest ends, because
+// callers repeat those.
 func (r *recaller) run(ctx context.Context) {
 	began, n := r.Clock.Now(), 0
 	retry := backoff.NewExponentialBackOff(
@@ -104,8 +105,8 @@ func (r *recaller) run(ctx context.Context) {
 	r.Log.Info("the request ids of ended allocations are loaded", "ids", n, "took", r.Clock.Now().Sub(began))
 }
 
-// giveUp has the loop end this leadership over a row that may be live and cannot be read. The next
-// one begins with the request ids, so that it is refused while the row is there.
+// giveUp makes the loop end this leadership because of an unreadable row that may be live. The next
+// leadership begins with the request ids, so it is refused while the row is there.
 func (r *recaller) giveUp(ctx context.Context, err error) {
 	_ = r.ownCall(ctx, func(c *core.Core, _ ledger.Instant) {
 		if c.Leadership() == r.leadership {
@@ -117,10 +118,10 @@ func (r *recaller) giveUp(ctx context.Context, err error) {
 func (r *recaller) read(ctx context.Context, at store.Position) ([]ledger.Remembered, store.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	return r.Store.Remembered(ctx, at, r.since, recallPage) //nolint:wrapcheck // says it
+	return r.Store.Remembered(ctx, at, r.since, recallPage) //nolint:wrapcheck // it is complete
 }
 
-// bring has the loop take a page, in steps; last says that no other page follows. It reports false
+// bring passes a page to the loop, in steps; last says that no other page follows. It returns false
 // if the leadership is over.
 func (r *recaller) bring(ctx context.Context, page []ledger.Remembered, last bool) bool {
 	for first := true; first || len(page) > 0; first = false {
@@ -141,10 +142,10 @@ func (r *recaller) bring(ctx context.Context, page []ledger.Remembered, last boo
 }
 
 // lookUp asks the store for the request id of a command if the ledger may not know it, and returns
-// the leadership in which it did.
+// the leadership in which it read.
 func (loop *Loop) lookUp(ctx context.Context, command *ledger.AllocateCommand) (leadership uint64, err error) {
-	// Before the store is read: what is stored after that leadership has begun is its own, and its
-	// ledger knows it.
+	// Load it before the read of the store: rows that are stored after that leadership has begun
+	// are its own, and its ledger knows them.
 	leadership = loop.recalling.Load()
 	if leadership == 0 || command.RequestID == "" {
 		return 0, nil
@@ -154,9 +155,9 @@ func (loop *Loop) lookUp(ctx context.Context, command *ledger.AllocateCommand) (
 	return leadership, err
 }
 
-// withPast has a command applied with what the store has under its request id, if the ledger may
-// not know that. apply gets the leadership in which that was read, and is called again if another
-// one has begun since then.
+// withPast applies a command together with the store's row for its request id, if the ledger may
+// not know that. apply gets the leadership in which the row was read, and is called again if
+// another leadership has begun since then.
 func (loop *Loop) withPast(
 	ctx context.Context, command *ledger.AllocateCommand, apply func(pastOf uint64) (ledger.AllocateResult, error),
 ) (ledger.AllocateResult, error) {
@@ -172,7 +173,7 @@ func (loop *Loop) withPast(
 	return ledger.AllocateResult{}, core.ErrNotLeading
 }
 
-// Past reads from the store what a request id stood for until its allocation ended. ID 0: nothing.
+// Past returns the ended allocation of a request id from the store. ID 0: there is none.
 func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
 	limited, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -188,7 +189,7 @@ func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Re
 	return ledger.Remembered{}, &LookUpError{RequestID: requestID, Err: err}
 }
 
-// IDOf finds the allocation of a request id, live or remembered; 0: there is none.
+// IDOf finds the allocation of a request id, live or remembered; 0 if there is none.
 func (loop *Loop) IDOf(ctx context.Context, caller, requestID string) (ledger.ID, error) {
 	var id ledger.ID
 	var recalling bool

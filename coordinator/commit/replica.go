@@ -17,12 +17,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Reader is what a read uses: the loop's ledger, in its turn, or a replica.
+// Reader is the source of a read: the loop's ledger, in the caller's turn, or a replica.
 type Reader interface {
 	Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error
 }
 
-// Reader returns what a read uses: the loop's ledger, or a replica if this coordinator does not
+// Reader returns the source of a read: the loop's ledger, or a replica if this coordinator does not
 // lead and the caller accepts old data.
 func (loop *Loop) Reader(allowStale bool) Reader {
 	if allowStale && !loop.leads.Load() {
@@ -31,9 +31,9 @@ func (loop *Loop) Reader(allowStale bool) Reader {
 	return loop
 }
 
-// replica is what the store held a short while ago, for reads on a coordinator that does not lead.
-// It is read on demand, and at most every few seconds. Hosts' measurements and clusters' reports
-// are not in the store, and the rules from other coordinators' files are not either.
+// replica is the recent state of the store, for reads on a coordinator that does not lead. It is
+// loaded on demand, at most every few seconds. It lacks hosts' measurements, clusters' reports, and
+// the rules of other coordinators' files, because the store does not have them.
 type replica struct {
 	origin    func(ctx context.Context) *core.Origin
 	load      func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
@@ -42,25 +42,25 @@ type replica struct {
 	refreshes singleflight.Group
 
 	mu         sync.Mutex
-	ledger     *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
+	ledger     *ledger.Ledger // guarded by mu; nil: never loaded, or a leadership has begun since
 	readAt     ledger.Instant // guarded by mu
 	skew       core.Skew      // guarded by mu; of the ledger's time to the clock
-	generation uint64         // guarded by mu; counts the times that it was forgotten
-	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's
-	// alone.
+	generation uint64         // guarded by mu; counts calls of forget
+	// refused are reads that made a replica panic; guarded by mu. Other coordinators do not know
+	// them.
 	refused core.RefusedSet
 }
 
 const (
-	// replicaAge is how old a replica may be before it is read again: with 100,000 live
+	// replicaAge is the age of a replica at which the next read loads it again: with 100,000 live
 	// allocations that takes half a second.
 	replicaAge = 3 * time.Second
 	// replicaWait is how long a read waits for a store that does not answer, if there is an older
 	// replica.
 	replicaWait = time.Second
-	// replicaMost is how old it may be if the store cannot be read.
+	// replicaMost is the largest age of a replica if the store cannot be read.
 	replicaMost = 5 * time.Minute
-	// refreshTime bounds one reading of the store.
+	// refreshTime bounds one load of the store.
 	refreshTime = 10 * time.Second
 )
 
@@ -78,7 +78,7 @@ func newReplica(loop *Loop, empty func() *ledger.Ledger) *replica {
 	}}
 }
 
-// restored is the error of restoring a replica, a panic as well.
+// restored runs restore and converts a panic to an error.
 func restored(restore func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -88,10 +88,10 @@ func restored(restore func() error) (err error) {
 	return restore()
 }
 
-// currentSnapshot reads the store's state at this moment, under any leader, without ended requests.
+// currentSnapshot loads the store's current state, under any leader, without ended requests.
 func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapshot, err error) {
 	never := ledger.Instant(math.MaxInt64).Time()
-	for range 3 { // somebody may begin to lead in between
+	for range 3 { // a leadership may begin in between
 		var meta store.Meta
 		if meta, err = s.Meta(ctx); err != nil {
 			return snapshot, err
@@ -103,7 +103,7 @@ func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapsh
 	return snapshot, err
 }
 
-// Do runs f on the replica, and reads it again first if it is too old. f must not change it.
+// Do runs f on the replica, and loads it again first if it is too old. f must not change it.
 func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	origin := r.origin(ctx)
 	if err := r.refusal(origin); err != nil {
@@ -120,7 +120,7 @@ func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	return r.guarded(origin, func() { f(r.ledger, r.skew.Ledger(r.clock.Now())) })
 }
 
-// refusal is of a read that made a replica panic: each one costs reading the whole store again.
+// refusal refuses a read that made a replica panic: each panic costs a load of the whole store.
 func (r *replica) refusal(origin *core.Origin) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func (r *replica) refusal(origin *core.Origin) error {
 	return nil
 }
 
-// guarded is the one way into a replica. One that panics is dropped, and the read refused from
-// then on.
+// guarded runs f on the replica; all reads go through it. If f panics, the replica is dropped, and
+// the read is refused from then on.
 func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -147,8 +147,8 @@ func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	return nil
 }
 
-// refreshIfOld reads the store if the replica is too old. If the store does not answer, the
-// replica stays good for a while.
+// refreshIfOld loads the replica if it is too old. If the store does not answer, the replica stays
+// valid for a while.
 func (r *replica) refreshIfOld(ctx context.Context) error {
 	r.mu.Lock()
 	has, age := r.ledger != nil, r.clock.Now().Sub(r.readAt)
@@ -195,7 +195,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	return nil
 }
 
-// forget drops what was read: a coordinator that leads has better.
+// forget drops the replica: a leader has a better ledger.
 func (r *replica) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// storeLoop does the jobs, one after the other.
+// storeLoop runs the jobs, one after the other.
 func (loop *Loop) storeLoop(ctx context.Context) {
 	for j := range loop.jobs {
 		if j.batch != nil {
@@ -42,7 +42,7 @@ func whileWanted(ctx context.Context, t *Term) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-// tell gives the loop an outcome, for as long as the loop takes any.
+// tell sends an outcome to the loop, for as long as the loop runs.
 func (loop *Loop) tell(ctx context.Context, o outcome) {
 	select {
 	case loop.outcomes <- o:
@@ -50,9 +50,10 @@ func (loop *Loop) tell(ctx context.Context, o outcome) {
 	}
 }
 
-// prove compares what was loaded with the store. The loop restores the ledger meanwhile. If that
-// cannot be done, for example because it takes too long, the copy counts as wrong: everything can
-// be loaded. But who cannot reach the store, or must not lead on it, cannot do that either.
+// prove compares the loaded state with the store, while the loop restores the ledger. If the
+// comparison fails, for example because it takes too long, the copy counts as wrong, because the
+// whole store can still be loaded. This does not hold for a coordinator that cannot reach the
+// store, or may not lead on it.
 func (loop *Loop) prove(ctx context.Context, o *outcome) error {
 	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -63,12 +64,11 @@ func (loop *Loop) prove(ctx context.Context, o *outcome) error {
 	return fmt.Errorf("%w: %w", core.ErrUnproven, err)
 }
 
-// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a
-// second.
+// loadTimeout bounds a load of the store: 100,000 live allocations take half a second.
 const loadTimeout = time.Minute
 
-// load takes the lead in the store and reads what is there. A store that does not answer this
-// coordinator must not keep others from leading: it may answer them.
+// load takes the lead in the store and loads its state. The timeout is short, because the store may
+// answer other coordinators, and these must be able to lead.
 func (loop *Loop) load(ctx context.Context, j job) outcome {
 	o, began := outcome{job: j}, loop.Clock.Now()
 	leading, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
@@ -90,13 +90,13 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	return o
 }
 
-// badRow says what to do about a row that keeps every coordinator from leading.
+// badRow adds advice about a row that keeps every coordinator from leading.
 func badRow(err error, table, key string) error {
 	return fmt.Errorf("%w: no coordinator leads while this row is there: restore a backup, or take it out with bursar store set-aside %s %q", err, table, key)
 }
 
-// epochFloor is the least that the next epoch may be. It is above this coordinator's own epoch,
-// and above each announced epoch that is at most a stride above that and the store's. A wrong
+// epochFloor returns the lowest allowed next epoch. It is above this coordinator's own epoch, and
+// above each announced epoch that is at most one stride above that and the store's. A wrong
 // announcement must not use up the numbers, and must not lead the agents to an epoch that a
 // restored store cannot reach.
 func (loop *Loop) epochFloor(ctx context.Context, j job) (uint64, error) {
@@ -120,7 +120,7 @@ func (loop *Loop) epochFloor(ctx context.Context, j job) (uint64, error) {
 	return atLeast, nil
 }
 
-// commit makes a batch durable, then shows it to the watchers and answers its callers.
+// commit makes a batch durable, then publishes it to the watchers and answers its callers.
 func (loop *Loop) commit(ctx context.Context, b *core.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
 	defer cancel()
@@ -138,8 +138,8 @@ func (loop *Loop) commit(ctx context.Context, b *core.Batch) error {
 	}
 	b.Stored(loop.Now())
 	b.Answer(nil)
-	// Those who were answered go first. Otherwise this goroutine and the loop's would wake each
-	// other in one slice of the processor's time, for 10 ms, and whoever waits for it would wait as
+	// Let the answered callers run first. Otherwise this goroutine and the loop's would wake each
+	// other within one time slice of the processor, for 10 ms, and other goroutines would wait as
 	// long.
 	runtime.Gosched()
 	return nil

@@ -10,18 +10,18 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// restoring is a ledger that was loaded, from when it is restored until it is proven.
+// restoring is a loaded ledger, from its restore until it is proven.
 type restoring struct {
 	outcome
 	ledger *core.Restored
-	live   int           // how many live allocations were loaded
-	took   time.Duration // to restore them
-	// rules and providers are those of files with which it was restored.
+	live   int           // number of loaded live allocations
+	took   time.Duration // time of the restore
+	// rules and providers are those of the files at the time of the restore.
 	rules     map[string][]ledger.Quota
 	providers *[]ledger.ProviderRecord
 }
 
-// restore makes the ledger that a leadership begins with of what was loaded.
+// restore makes the initial ledger of a leadership from the loaded state.
 func (loop *Loop) restore(o outcome) *restoring {
 	r := &restoring{outcome: o, providers: loop.configured.Load()}
 	if r.err != nil || r.job.term != loop.term {
@@ -29,7 +29,7 @@ func (loop *Loop) restore(o outcome) *restoring {
 	}
 	if loop.Rules != nil {
 		r.rules = loop.Rules()
-		// it does not lead yet: nothing to refuse them
+		// the core does not lead yet, so no state refuses them
 		if r.err = loop.core.SetQuotaFiles(0, r.rules); r.err != nil {
 			return r
 		}
@@ -37,18 +37,17 @@ func (loop *Loop) restore(o outcome) *restoring {
 	if r.providers != nil {
 		loop.core.SetProviders(*r.providers)
 	}
-	r.live = r.loaded.Live() // what is filed is used up then
+	r.live = r.loaded.Live() // Restore uses the loaded state up
 	began := loop.Clock.Now()
 	r.ledger, r.err = loop.core.Restore(began, r.meta, r.loaded)
 	r.took = loop.Clock.Now().Sub(began)
 	return r
 }
 
-// errFilesChanged says that a ledger was restored with rules or providers of files that are not
-// those any more.
+// errFilesChanged says that the rules or providers of files have changed since the restore.
 var errFilesChanged = fmt.Errorf("%w: rules or providers of files have changed meanwhile", core.ErrUnproven)
 
-// startLeading makes the core lead with what was restored.
+// startLeading makes the core lead with the restored ledger.
 func (loop *Loop) startLeading(r *restoring) error {
 	err := r.err
 	if err == nil && (loop.Rules != nil && !reflect.DeepEqual(loop.Rules(), r.rules) || loop.configured.Load() != r.providers) {
@@ -97,8 +96,8 @@ func (loop *Loop) startLeading(r *restoring) error {
 	return nil
 }
 
-// finishLoad takes the lead with what was loaded and restored, if the lead is still wanted, and
-// unless it turned out to be wrong.
+// finishLoad takes the lead with the restored ledger, if the lead is still wanted and the ledger
+// was not found wrong.
 func (loop *Loop) finishLoad(wrong error) {
 	r := loop.restored
 	if wrong != nil {

@@ -21,11 +21,10 @@ import (
 // A commit that answers several traced calls is one span, below the first of them, with links to
 // the others; each of these has one of its own at the same time, with a link to that one.
 
-// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods
-// work on it.
+// Tracer makes these spans. A nil Tracer records nothing; all methods work on it.
 type Tracer struct{ spans trace.Tracer }
 
-// NewTracer returns what makes the spans of calls; nil if nothing is traced.
+// NewTracer returns a tracer for the spans of calls; nil if tracing is off.
 func NewTracer(t *tracing.Tracing) *Tracer {
 	if spans := t.Tracer(); spans != nil {
 		return &Tracer{spans}
@@ -44,10 +43,10 @@ func (t *Tracer) newSpan(ctx context.Context) *core.Span {
 	return &core.Span{Call: ctx, Queued: time.Now()}
 }
 
-// callSpan is the span of the call: what happens to the call is below it.
+// callSpan returns the span of the call, the parent of the spans here.
 func callSpan(s *core.Span) trace.SpanContext { return trace.SpanContextFromContext(s.Call) }
 
-// markApplied says that the loop has come to the call.
+// markApplied records when the loop applied the call.
 func markApplied(s *core.Span) {
 	if s != nil {
 		s.Applied = time.Now()
@@ -85,7 +84,7 @@ func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Contex
 	return ctx, c
 }
 
-// endCommit ends it. If the commit failed, the calls of the batch show their own errors.
+// endCommit ends the span. If the commit failed, the calls of the batch show their own errors.
 func (t *Tracer) endCommit(c *core.CommitSpan, err error) {
 	if c == nil {
 		return

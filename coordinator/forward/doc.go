@@ -1,7 +1,7 @@
-// Package forward passes the calls that a coordinator does not decide itself on to the leader.
-// Peers follow the election, and ask the leader now and then whether it takes calls from here. An
-// Interceptor passes calls on.
+// Package forward forwards the calls that only the leader can decide. Peers follow the election,
+// and probe at intervals whether the leader accepts calls of this coordinator. An Interceptor
+// forwards the calls.
 //
-// It takes no part in the election, leads nothing, and answers no call by itself: whether this
-// coordinator leads, and why it refuses calls, is handed in.
+// The package takes no part in the election and answers no call itself. Its user passes in whether
+// this coordinator leads, and why it refuses calls.
 package forward

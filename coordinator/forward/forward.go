@@ -14,28 +14,28 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// forwardedHeader marks a call that another coordinator has passed on; its value is that one's
-// URL. It is not passed on again: two that take each other for the leader would pass it back and
-// forth.
+// forwardedHeader marks a call that another coordinator has forwarded; its value is the URL of that
+// coordinator. Such a call is not forwarded again: two coordinators that take each other for the
+// leader would send it back and forth.
 const forwardedHeader = "Bursar-Forwarded"
 
-// From is the URL of the coordinator that has passed on a call with these headers; empty: none has.
+// From returns the URL of the coordinator that has forwarded a call; empty if none has.
 func From(header http.Header) string { return header.Get(forwardedHeader) }
 
-// Options are what an Interceptor needs.
+// Options configure an Interceptor.
 type Options struct {
-	// Peers know who leads.
+	// Peers find the leader.
 	Peers *Peers
 	// Leading reports whether this coordinator leads.
 	Leading func() bool
-	// Stopping is what calls are answered with once this coordinator shuts down; nil before.
+	// Stopping returns the error for calls once this coordinator shuts down; nil before.
 	Stopping func() error
 }
 
-// Interceptor passes calls on to the coordinator that leads, if this one does not. What it passes
-// on has been looked at: its caller may make it, and it is well formed. The leader looks again.
-// Deadlines and the end of a call travel with it, as do the caller's name and rights; the rest of
-// the headers ends here.
+// Interceptor forwards calls to the leader, if this coordinator does not lead. Before, this
+// coordinator has checked that the caller may make the call and that it is well formed. The leader
+// checks it again. The deadline, the cancellation, and the caller's name and rights go with the
+// call. All other headers are dropped.
 //
 // It is the innermost interceptor of handlers. Any goroutine may use it.
 type Interceptor struct {
@@ -44,14 +44,14 @@ type Interceptor struct {
 	stopping func() error
 }
 
-// New makes one.
+// New returns an interceptor.
 func New(o Options) *Interceptor {
 	return &Interceptor{peers: o.Peers, leading: o.Leading, stopping: o.Stopping}
 }
 
 var _ connect.Interceptor = (*Interceptor)(nil)
 
-// WrapUnary passes a call on, unless this coordinator leads, or may answer with what it last saw.
+// WrapUnary forwards a call, unless this coordinator leads, or may answer from its last state.
 func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		if f.leading() || allowsStale(req.Any()) || isBetween(req.Spec().Procedure) {
@@ -63,7 +63,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		// or a leader that sends its answer a byte at a time would keep it for ever
+		// without this, a leader that sends its answer byte by byte would hold the call for ever
 		if _, bounded := ctx.Deadline(); !bounded {
 			var expire context.CancelFunc
 			ctx, expire = context.WithTimeout(ctx, forwardTime+convert.Wait(req.Any()))
@@ -77,7 +77,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler passes a stream on, unless this coordinator leads.
+// WrapStreamingHandler forwards a stream, unless this coordinator leads.
 func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		if f.leading() || isOwn(conn.Spec().Procedure) {
@@ -94,8 +94,8 @@ func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
-// Ask makes a call with one answer to the leader, which must be another coordinator, in the name of
-// the caller of ctx.
+// Ask makes a unary call to the leader, which must be another coordinator, in the name of the
+// caller of ctx.
 func (f *Interceptor) Ask(ctx context.Context, procedure string, message any) (any, error) {
 	to, header, err := f.route(ctx, http.Header{})
 	if err != nil {
@@ -113,16 +113,16 @@ func (f *Interceptor) Ask(ctx context.Context, procedure string, message any) (a
 // Leads reports whether this coordinator leads.
 func (f *Interceptor) Leads() bool { return f.leading() }
 
-// WrapStreamingClient changes nothing: this is a server.
+// WrapStreamingClient changes nothing: it is for clients.
 func (f *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// forwardTime is how long the leader may take for a call without a deadline, in addition to what
-// it asks to wait for.
+// forwardTime bounds the leader's time for a call without a deadline, in addition to the wait that
+// the call asks for.
 const forwardTime = time.Minute
 
-// route returns the leader that a call goes to, and the headers that go with it.
+// route returns the leader for a call, and the headers of the forwarded call.
 func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader, http.Header, error) {
 	if err := f.stopping(); err != nil {
 		return nil, nil, err
@@ -144,17 +144,17 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	return to, header, nil
 }
 
-// allowsStale reports whether a request may be answered with what was last seen.
+// allowsStale reports whether the last known state may answer a request.
 func allowsStale(message any) bool {
 	m, can := message.(interface{ GetAllowStale() bool })
 	return can && m.GetAllowStale()
 }
 
-// callerError is the leader's error as the caller gets it: code, words and details, without its
-// headers. If the leader did not answer, nothing is known of the call. If it is of the version
-// before and does not have the call, the caller is told so, and can do without. A call that must
-// not be made twice is not UNAVAILABLE if it may have had its effect: clients repeat a call that
-// is.
+// callerError converts the leader's error for the caller: code, message and details, without
+// headers. If the leader did not answer, the result of the call is unknown. If the leader has the
+// previous version, which lacks the procedure, the error says so, and the caller can do without. If
+// a call that must not be repeated may have had its effect, the code is not UNAVAILABLE, because
+// clients repeat such calls.
 func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure string, err error) error {
 	if err == nil {
 		return nil

@@ -22,80 +22,79 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// ErrLeaderless answers what came while no leader was known. Nothing was done; asking again is
-// right.
+// ErrLeaderless answers a call that came while no leader was known. Nothing was done; the caller
+// should try again.
 var ErrLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
 
-// PeersOptions are what Peers need.
+// PeersOptions configure Peers.
 type PeersOptions struct {
-	// Log takes whether calls can be passed on.
+	// Log gets changes of the way to the leader.
 	Log *slog.Logger
-	// Interceptors see each call that is passed on.
+	// Interceptors see each forwarded call.
 	Interceptors []connect.Interceptor
-	// Credential is whom this coordinator trusts, and its own certificate.
+	// Credential has this coordinator's trusted CAs, and its own certificate.
 	Credential *credential.Client
-	// Shows says that this coordinator shows a certificate or a token to the others: then nothing
-	// is sent in clear text but within this machine.
+	// Shows means that this coordinator presents a certificate or a token to the others. Then it
+	// sends clear text only within this machine.
 	Shows bool
-	// Token is this coordinator's own, to show to the others. Nil: none.
+	// Token returns this coordinator's own token for the others. Nil: none.
 	Token func() (string, error)
-	// Own is the cluster that this coordinator belongs to. Nothing is passed on to a coordinator of
-	// another one. Nil: it is not compared.
+	// Own returns the cluster of this coordinator. It forwards no call to a coordinator of another
+	// cluster. Nil: no check.
 	Own func() clusterid.Identity
-	// NotLeading ends calls at a leader that does not lead any more. It also answers calls that
-	// another coordinator has passed on to one that does not lead.
+	// NotLeading ends calls at a leader that no longer leads. It also answers calls that another
+	// coordinator has forwarded to a coordinator that does not lead.
 	NotLeading error
-	// Unled says why this coordinator does not lead, for callers whom nobody else answers either.
-	// Nil, or a nil error: there is nothing to say.
+	// Unled returns the reason why this coordinator does not lead, for calls that no other
+	// coordinator answers either. Nil, or a nil error: no reason is known.
 	Unled func() error
 }
 
-// Peers keep the way to the coordinator that leads. Any goroutine may use them.
+// Peers find the leader and connect to it. Any goroutine may use them.
 type Peers struct {
 	client *http.Client
 	// transport makes the client's connections.
 	transport    *http.Transport
 	log          *slog.Logger
-	interceptors []connect.Interceptor  // these see each call that is passed on
-	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
+	interceptors []connect.Interceptor  // see PeersOptions.Interceptors
+	token        func() (string, error) // see PeersOptions.Token
 	own          func() clusterid.Identity
 	// notLeading ends calls at a leader once another coordinator leads.
 	notLeading error
-	unled      func() error // why this coordinator does not lead; nil: nobody says
+	unled      func() error // why this coordinator does not lead; nil: not known
 
 	mu       sync.Mutex
 	election election.Election // guarded by mu; nil before the start
 	self     string            // guarded by mu: this coordinator's URL
-	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: not known
-	// announced are the epochs that were announced lately, the latest last; guarded by mu.
+	leader   *leader           // guarded by mu: the leader, if it is another one; nil: not known
+	// announced are the epochs that were announced recently, the latest last; guarded by mu.
 	announced []uint64
 
 	probes sync.WaitGroup
 }
 
-// leader is the coordinator that leads, as another one calls it.
+// leader is a client of the leading coordinator.
 type leader struct {
 	url     string
 	unary   map[string]unaryCall  // by procedure
 	streams map[string]streamCall // by procedure
-	// over ends when another coordinator is known to lead. A leader that is cut off would
-	// otherwise keep callers until their deadlines.
+	// over ends when another coordinator leads. Otherwise a leader that is cut off would hold
+	// callers until their deadlines.
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
-	// fault is the result of the last attempt to find out whether calls can be passed on; nil
-	// before the first.
+	// fault is the result of the last probe; nil before the first.
 	fault atomic.Pointer[probed]
 }
 
-// NewPeers makes them. They know nobody before Join, and what they know changes while Follow runs.
+// NewPeers returns peers without a leader. Join starts them, and Follow updates them while it runs.
 //
-// Consul says who leads, and others may write there as well. So what this coordinator shows goes
-// to coordinators over TLS, or stays on this machine.
+// Consul names the leader, and other parties may write there as well. So this coordinator presents
+// its credentials only to coordinators over TLS, or on this machine.
 func NewPeers(o PeersOptions) *Peers {
 	transport := Transport()
 	o.Credential.Require(identity.Coordinator.Organization()).Use(transport)
 	if o.Shows {
-		// what is dialed without TLS
+		// for connections without TLS
 		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer()))
 	}
 	if o.Own == nil {
@@ -105,7 +104,7 @@ func NewPeers(o PeersOptions) *Peers {
 	return &Peers{own: o.Own, log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading, unled: o.Unled}
 }
 
-// sameCluster takes no answer from a coordinator of another cluster.
+// sameCluster rejects answers of coordinators of another cluster.
 type sameCluster struct {
 	http.RoundTripper
 
@@ -123,7 +122,7 @@ func (s sameCluster) RoundTrip(req *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	if got := clusterid.Of(response.Header); got.Other(own) {
-		_ = response.Body.Close() // nothing of it counts
+		_ = response.Body.Close() // the answer does not count
 		return nil, &clusterid.Error{URL: req.URL.Scheme + "://" + req.URL.Host, Got: got, Want: own}
 	}
 	return response, nil
@@ -136,16 +135,16 @@ func (s sameCluster) CloseIdleConnections() {
 	}
 }
 
-// noRedirects takes a redirect for the answer. No coordinator redirects, and a server that does
-// would get what was meant for the leader.
+// noRedirects treats a redirect as the answer. No coordinator redirects, and another server would
+// get the call that was meant for the leader.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// dialer makes the connections. A leader that does not accept them must not keep callers who could
-// go elsewhere.
+// dialer dials coordinators. Its timeout is short: a leader that does not accept connections must
+// not hold callers that could use another coordinator.
 func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
-// Transport makes the connections from one coordinator to another. It keeps one to the leader:
-// many calls wait on it for long.
+// Transport makes the connections from one coordinator to another. It keeps one connection to the
+// leader, on which many calls wait for long.
 func Transport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -153,19 +152,19 @@ func Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:            dialer().DialContext,
 		MaxResponseHeaderBytes: readlimit.Headers, Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
-		// One that does not answer any more is noticed, calls or not.
+		// Pings detect a leader that no longer answers, also without calls.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second, MaxReceiveBufferPerStream: readlimit.Unread},
 	}
 }
 
-// Join sets the election that names the leader, and this coordinator's own URL.
+// Join sets the election of the leader, and this coordinator's own URL.
 func (p *Peers) Join(e election.Election, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.election, p.self = e, self
 }
 
-// Follow keeps up with who leads until ctx ends.
+// Follow keeps the leader up to date until ctx ends.
 func (p *Peers) Follow(ctx context.Context) {
 	defer p.probes.Wait()
 	defer p.setLeader("") //nolint:contextcheck // a probe lasts as long as its leader
@@ -181,8 +180,8 @@ func (p *Peers) Follow(ctx context.Context) {
 	}
 }
 
-// Leader returns who leads, this coordinator or another, and a channel that is closed when that
-// changes. Its URL is empty if no leader is known.
+// Leader returns the leader, which may be this coordinator, and a channel that is closed when the
+// leader changes. The URL is empty if no leader is known.
 func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	p.mu.Lock()
 	e := p.election
@@ -193,7 +192,7 @@ func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	return e.Leader()
 }
 
-// setLeader makes url the one that calls go to.
+// setLeader sets the target of forwarded calls.
 func (p *Peers) setLeader(url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,12 +211,12 @@ func (p *Peers) setLeader(url string) {
 	}
 }
 
-// mostAnnounced is how many announced epochs are kept: more than leaders that follow each other
-// while a store is put back.
+// mostAnnounced bounds the announced epochs that are kept: it is more than the leaders during a
+// restore of a store.
 const mostAnnounced = 32
 
-// noteEpoch keeps an epoch that was announced. The comparison with the store's own shows which of
-// them to believe.
+// noteEpoch stores an announced epoch. A comparison with the store's epoch shows which epochs to
+// believe.
 func (p *Peers) noteEpoch(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,18 +229,18 @@ func (p *Peers) noteEpoch(epoch uint64) {
 	p.announced = append(p.announced, epoch)
 }
 
-// Epochs are those that were announced lately. A store that was put back does not know the last of
-// them.
+// Epochs returns the epochs that were announced recently. A restored store does not know the last
+// of them.
 func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.announced)
 }
 
-// leaderless is the error for a call that came while no leader is known.
+// leaderless returns the error for a call while no leader is known.
 func (p *Peers) leaderless() error { return p.because(ErrLeaderless) }
 
-// because adds to an error why this coordinator does not lead, if that is known.
+// because adds the reason why this coordinator does not lead to an error, if it is known.
 func (p *Peers) because(err error) error {
 	if p.unled != nil {
 		if why := p.unled(); why != nil {
@@ -251,8 +250,8 @@ func (p *Peers) because(err error) error {
 	return err
 }
 
-// target returns the leader to pass a call on to; nil if this coordinator is elected itself and
-// not ready yet.
+// target returns the leader to forward a call to; nil if this coordinator was elected itself and is
+// not ready yet, or if no leader is known.
 func (p *Peers) target() (to *leader, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,7 +273,7 @@ func newLeader(url string, client connect.HTTPClient, options ...connect.ClientO
 	return l
 }
 
-// reachable returns a context for a call to the leader.
+// reachable returns a context for a call to the leader, which ends with the leadership.
 func (l *leader) reachable(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.over, func() { cancel(context.Cause(l.over)) })

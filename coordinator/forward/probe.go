@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// probeEvery is how often a leader is asked whether it takes calls from this coordinator.
-	// probeAgain is how often if it does not.
+	// probeEvery is the time between two probes of a leader. probeAgain is that time if the last
+	// probe failed.
 	probeEvery = 5 * time.Second
 	probeAgain = 3 * time.Second
-	// unansweredProbes is how many probes in a row must have no answer for the leader to count as
-	// out of reach: one may be lost while it is busy, or ends.
+	// unansweredProbes is how many probes in a row must fail before the leader counts as out of
+	// reach: one may be lost while it is busy, or ends.
 	unansweredProbes = 2
-	// probeTime is how long it may take to answer.
+	// probeTime bounds a probe.
 	probeTime = 3 * time.Second
 )
 
-// probe asks the leader now and then whether it takes calls from this coordinator, until another
-// one leads. A coordinator that is not let in, or does not trust the leader, looks well but is of
-// no use. It should say so before somebody calls.
+// probe checks at intervals whether the leader accepts calls of this coordinator, until another one
+// leads. A coordinator that the leader refuses, or that does not trust the leader, looks healthy
+// but is useless. It should report this before the first call.
 func (p *Peers) probe(to *leader, log *slog.Logger) {
 	silent := 0
 	for {
@@ -72,13 +72,13 @@ func (p *Peers) probe(to *leader, log *slog.Logger) {
 	}
 }
 
-// probed is how the last one ended.
+// probed is the result of a probe.
 type probed struct {
 	fault     error
-	unreached error // the leader has not answered several times in a row
+	unreached error // the last probes in a row had no answer
 }
 
-// probeOnce returns why calls cannot be passed on, or why the leader did not answer.
+// probeOnce returns why calls cannot be forwarded, or why the leader did not answer.
 func (p *Peers) probeOnce(to *leader) (fault, unanswered error) {
 	ctx, cancel := context.WithTimeout(to.over, probeTime)
 	defer cancel()
@@ -105,12 +105,12 @@ func (p *Peers) probeOnce(to *leader) (fault, unanswered error) {
 		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted), nil
 	}
 	if connect.IsWireError(err) {
-		return nil, nil // it may be about to end: the next call finds out
+		return nil, nil // the leader may be about to end: the next call shows it
 	}
 	return nil, err
 }
 
-// headers are sent with a call to another coordinator: they say who passes it on, and who made it.
+// headers returns the headers of a forwarded call: the forwarding coordinator and the actor.
 func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) {
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
@@ -127,21 +127,20 @@ func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) 
 	return header, nil
 }
 
-// Route is the way to another coordinator that leads.
+// Route describes the way to another coordinator that leads.
 type Route struct {
-	// URL is the leader's. Empty: no other leader is known, or this coordinator is elected itself.
+	// URL is the leader's. Empty: no other leader is known, or this coordinator was elected itself.
 	URL string
-	// Probed reports whether the leader was asked by now whether it takes calls from this
-	// coordinator.
+	// Probed reports whether this coordinator has probed the leader yet.
 	Probed bool
-	// Fault is why calls cannot be passed on to it. Nil: they can be, or it is not known yet.
+	// Fault is why calls cannot be forwarded to it. Nil: they can be, or it is not known yet.
 	Fault error
-	// Unreached is why the leader seems to be out of reach, after several attempts. Calls are
-	// passed on all the same: one of them may find that it answers.
+	// Unreached is why the leader seems to be out of reach, after several attempts. Calls are still
+	// forwarded: the leader may answer one of them.
 	Unreached error
 }
 
-// Route returns the way that calls go from here.
+// Route returns the current way to the leader.
 func (p *Peers) Route() Route {
 	to, _ := p.target()
 	if to == nil {

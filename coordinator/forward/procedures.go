@@ -14,13 +14,13 @@ import (
 )
 
 type (
-	// unaryCall makes a call with one answer, with more headers.
+	// unaryCall makes a unary call, with additional headers.
 	unaryCall func(ctx context.Context, message any, header http.Header) (connect.AnyResponse, error)
-	// streamCall makes a call with a stream of answers, for a caller on a connection.
+	// streamCall makes a server-streaming call for a caller's connection.
 	streamCall func(ctx context.Context, conn connect.StreamingHandlerConn, header http.Header) error
 )
 
-// unary makes the client of a procedure with one answer.
+// unary makes the client of a unary procedure.
 func unary[Q, R any](client connect.HTTPClient, url string, options ...connect.ClientOption) unaryCall {
 	c := connect.NewClient[Q, R](client, url, options...)
 	return func(ctx context.Context, message any, header http.Header) (connect.AnyResponse, error) {
@@ -39,7 +39,7 @@ func unary[Q, R any](client connect.HTTPClient, url string, options ...connect.C
 	}
 }
 
-// streaming makes the client of a procedure with a stream of answers.
+// streaming makes the client of a server-streaming procedure.
 func streaming[Q, R any](client connect.HTTPClient, url string, options ...connect.ClientOption) streamCall {
 	c := connect.NewClient[Q, R](client, url, options...)
 	return func(ctx context.Context, conn connect.StreamingHandlerConn, header http.Header) error {
@@ -62,14 +62,14 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 	}
 }
 
-// isOwn reports whether each coordinator serves a procedure itself, also if another one leads:
-// output goes from an agent to the coordinator that its reader has called.
+// isOwn reports whether each coordinator serves a procedure itself, even if another one leads: an
+// agent sends output to the coordinator that the reader has called.
 func isOwn(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceLogsProcedure || procedure == bursarv1connect.HostServiceSendOutputProcedure
 }
 
-// isBetween reports whether coordinators make a call, by Ask, and nobody else. It is not passed on:
-// it would look as if this coordinator had made it.
+// isBetween reports whether only coordinators make a call, by Ask. It is not forwarded, because it
+// would look like a call of this coordinator.
 func isBetween(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceOrderLogsProcedure
 }
@@ -80,7 +80,7 @@ func isOnce(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceSignalProcedure
 }
 
-// isNew reports whether the version before does not have a procedure: whether it is not in
+// isNew reports whether the previous version lacks a procedure: whether it is not in
 // proto/baseline.binpb.
 func isNew(procedure string) bool {
 	switch procedure {
@@ -92,7 +92,7 @@ func isNew(procedure string) bool {
 	return false
 }
 
-// unaryProcedures are those of the contract with one answer, each with what makes its client.
+// unaryProcedures returns the unary procedures of the contract, each with the maker of its client.
 func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall {
 	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall{
 		bursarv1connect.AllocationServiceAllocateProcedure: unary[bursarv1.AllocateRequest, bursarv1.AllocateResponse],
@@ -144,7 +144,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 	}
 }
 
-// streamProcedures are those with a stream of answers.
+// streamProcedures returns the server-streaming procedures.
 func streamProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall {
 	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall{
 		bursarv1connect.HostServiceAttachProcedure:      streaming[bursarv1.AttachRequest, bursarv1.AttachResponse],

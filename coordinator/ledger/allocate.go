@@ -53,7 +53,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		e.callers = 1
 	}
 	l.becomeWaiting(e, blocked, l.why(blocked, e))
-	return AllocateResult{Allocation: e.Allocation}, nil
+	return AllocateResult{Allocation: l.shown(e)}, nil
 }
 
 // repeat answers a request that was made before.

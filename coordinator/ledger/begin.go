@@ -10,6 +10,7 @@ func (l *Ledger) Begin(now Instant) {
 
 // begin starts a command: it moves time on, and does what is due by then.
 func (l *Ledger) begin(now Instant) {
+	l.commands++
 	begun := l.begun && now <= l.now
 	if l.begun = false; begun {
 		return

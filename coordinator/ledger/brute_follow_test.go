@@ -150,6 +150,7 @@ func (b *brute) judgeRest() {
 func (b *brute) judgeReason(id ledger.ID, a *ledger.Allocation) {
 	says, _ := b.ledger.Get(id)
 	_, account, _ := strings.Cut(says.Reason, "waits for ")
+	account, _, _ = strings.Cut(account, ", which ") // what it lacks
 	for _, p := range b.purses(a) {
 		if p.name == account && len(b.lacks(p, p.has(a))) == 0 {
 			b.t.Fatalf("seed %d: %s has %s for %s, which is said to wait for that", b.seed, account, a.Entitled, id)

@@ -57,7 +57,7 @@ func TestExplainingDoesNotChangeWhereThingsGo(t *testing.T) {
 			before, revision := l.Changes(), l.Revision()
 			x, err := l.ExplainID(start, waits.Allocation.ID, identity.Actor{})
 			must(t, err)
-			if x.Allocation == nil || x.Allocation.ID != waits.Allocation.ID || x.Allocation.Reason != "waits for a host" {
+			if x.Allocation == nil || x.Allocation.ID != waits.Allocation.ID || x.Allocation.Reason != "waits for a host: h1, the closest, lacks 4B of memory" {
 				t.Errorf("the explanation is of %+v; want %s, which waits for a host", x.Allocation, waits.Allocation.ID)
 			}
 			if c := l.Changes(); len(before.Transitions) == 0 || len(c.Transitions) > 0 || l.Revision() != revision {

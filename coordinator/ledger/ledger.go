@@ -61,6 +61,8 @@ type Ledger struct {
 	placer Placer
 
 	now      Instant // the time of the latest command; it never goes back
+	commands uint64  // that have begun
+	fresh    uint64  // see Described
 	restored Instant // when Restore was
 	outages  Outages
 	revision uint64

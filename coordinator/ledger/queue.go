@@ -32,6 +32,9 @@ type class struct {
 	// absence says which host is missing, as of the shapes in absenceOf: see whyWaits.
 	absence   string
 	absenceOf uint64
+	// lacking says what is short, as of the commands in lackingOf: see describe.
+	lacking   string
+	lackingOf uint64
 }
 
 func (c *class) first() *entry { return c.members.items[0] }

@@ -17,15 +17,20 @@ func (l *Ledger) Get(id ID) (Allocation, bool) {
 	return Allocation{}, false
 }
 
-// shown is the allocation for readers. If it waits, its reason says what blocks it now. The row
-// says what blocked it when it began to wait.
+// shown is the allocation for readers. If it waits, its reason says what blocks it now, and what it
+// lacks. The row says what blocked it when it began to wait.
 func (l *Ledger) shown(e *entry) Allocation {
+	return e.forReaders(func(c *class) string { return l.describe(c, l.whyWaits(c)) })
+}
+
+// forReaders is the allocation with the reason that is given to it if it waits.
+func (e *entry) forReaders(reason func(*class) string) Allocation {
 	a := e.Allocation
 	c := e.waitsIn()
 	if c == nil || c.group == nil {
 		return a
 	}
-	why := l.whyWaits(c)
+	why := reason(c)
 	if strings.HasPrefix(a.Reason, ReasonVetoed) { // the veto matters more: it had a grant
 		why = a.Reason + "; " + why
 	}
@@ -40,7 +45,8 @@ func (l *Ledger) ByRequest(caller, requestID string) (id ID, live, ok bool) {
 }
 
 // Allocations yields the live allocations with ids above after, ascending. The pointer is valid
-// during the call only.
+// during the call only. The reason of one that waits says what it waits for; Describe adds what it
+// lacks.
 func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
 	var waiting Allocation // one variable for all: the pointer is valid during the call only
 	l.entries.Ascend(after, func(id ID, e *entry) bool {
@@ -49,7 +55,7 @@ func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
 		}
 		a := &e.Allocation
 		if a.State == Waiting {
-			waiting = l.shown(e)
+			waiting = e.forReaders(l.whyWaits)
 			a = &waiting
 		}
 		return yield(a)

@@ -112,7 +112,7 @@ func TestARequestWhoseGrantWasTakenBackShowsBothReasons(t *testing.T) {
 	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 2, Vetoes: []ledger.Veto{{ID: a.ID, Headroom: 1, Revision: a.Revision}}})
 	must(t, err)
 	a, _ = l.Get(a.ID)
-	if want := "vetoed: host h1 found 1 bytes of memory left; waits for a host"; a.State != ledger.Waiting || a.Reason != want {
+	if want := "vetoed: host h1 found 1 bytes of memory left; waits for a host: h1, the closest, lacks 1B of memory by what it measures"; a.State != ledger.Waiting || a.Reason != want {
 		t.Errorf("it is %s: %s; want it to wait: %s", a.State, a.Reason, want)
 	}
 }

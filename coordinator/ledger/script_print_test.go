@@ -273,6 +273,7 @@ func (s *script) hosts(*arguments) string {
 func (s *script) allocations(*arguments) string {
 	var b strings.Builder
 	s.ledger.Allocations(0, func(a *ledger.Allocation) bool {
+		s.ledger.Describe(a)
 		fmt.Fprintf(&b, "%s %s", s.name(a.ID), a.State)
 		if a.HostID != "" {
 			fmt.Fprintf(&b, " on %s", a.HostID)

@@ -2,24 +2,24 @@ package turns
 
 import "time"
 
-// Class is a kind of callers. While all classes wait, each has its part of the loop's time.
+// Class is a class of callers. While all classes wait, each has its share of the loop's time.
 type Class int
 
 // The classes. Of nine parts of the loop's time, Hosts and Callers get four each, and Operators
 // one.
 const (
-	// Hosts are for the reports of hosts, and for what the coordinator does by itself. Hosts that
-	// cannot report get no grants, and are lost after a while.
+	// Hosts is for the reports of hosts, and for the coordinator's own commands. A host that cannot
+	// report gets no grants, and is lost after a while.
 	Hosts Class = iota
-	// Callers are those who ask for allocations.
+	// Callers is for clients that request allocations.
 	Callers
-	// Operators look after the cluster. They get through whatever Callers do, and what they do
-	// with a script is not worth more than the work of the cluster.
+	// Operators is for the administration of the cluster. Its commands get through whatever the
+	// load of Callers is, but an operator's script must not displace the work of the cluster.
 	Operators
 	classCount
 )
 
-// share is how much a class may take in one turn: as much as one of its callers, or a part of it.
+// share is how much time a class may take in one turn: that of one caller's turn, or a part of it.
 func (c Class) share() time.Duration {
 	if c == Operators {
 		return quantum / 4
@@ -27,44 +27,44 @@ func (c Class) share() time.Duration {
 	return quantum
 }
 
-// Owner is whose a command is.
+// Owner identifies the sender of a command.
 type Owner struct {
 	Class Class
-	// Name tells callers of a class apart.
+	// Name distinguishes the callers of a class.
 	Name string
 }
 
-// caller is what one owner has in the queue. It is there while commands of it wait, while it has
-// taken more than its turn, and until the end of a batch that it has a part of.
+// caller is one owner's part of the queue. It exists while its commands wait, while it owes time,
+// and until the end of a batch that has a command of it.
 type caller[T any] struct {
 	Owner
 
 	commands fifo[T]
-	// credit is what is left of its turn, below zero if it took more. It has its turn while it is
-	// above.
+	// credit is the rest of its turn, negative if it took more. Its turn lasts while credit is
+	// positive.
 	credit  time.Duration
 	queued  bool  // it is in the line of its class
-	resting bool  // it is in the list of those that have a part of the batch
-	spent   tally // in this batch, if it has a part of it
+	resting bool  // it is in the list of callers with a part of the batch
+	spent   tally // its part of this batch, if resting
 }
 
 // group is the callers of one class.
 type group[T any] struct {
 	callers map[string]*caller[T]
-	line    fifo[*caller[T]] // whose turn comes when; of some no commands wait
-	waiting int              // callers of whom commands wait
-	credit  time.Duration    // as that of a caller
+	line    fifo[*caller[T]] // the order of turns; some have no waiting commands
+	waiting int              // callers with waiting commands
+	credit  time.Duration    // like a caller's
 }
 
-// next returns the caller whose turn it is. Of one at least, which is not passed over, commands
-// must wait. Each other one that is looked at costs nothing in the long run: it pays a quantum of
-// what it took too much.
+// next returns the caller whose turn it is. At least one caller that passOver accepts must have
+// waiting commands. The other callers in line cost nothing in the long run: each visit pays off one
+// quantum of a caller's debt.
 func (g *group[T]) next(passOver func(*caller[T]) bool) *caller[T] {
 	for {
 		first := g.line.front()
 		switch {
 		case first.commands.len() > 0 && passOver(first):
-		case first.credit > 0: // who has nothing waiting, and owes nothing, is not in line
+		case first.credit > 0: // a caller without commands and debts is not in line
 			return first
 		default:
 			first.credit += quantum
@@ -78,8 +78,7 @@ func (g *group[T]) next(passOver func(*caller[T]) bool) *caller[T] {
 	}
 }
 
-// leave is for a caller that was taken out of the line, of whom nothing waits, and who owes
-// nothing.
+// leave is for a caller that was taken out of the line and has neither waiting commands nor debts.
 func (g *group[T]) leave(c *caller[T]) {
 	c.queued = false
 	if !c.resting {

@@ -3,26 +3,26 @@ package turns
 import "time"
 
 const (
-	// quantum is how much a caller may take in one turn. A shorter turn lets newcomers in sooner.
-	// A usual command takes 10 µs.
+	// quantum is how much time a caller may take in one turn. A shorter turn serves newcomers
+	// sooner. A typical command takes 10 µs.
 	quantum = 200 * time.Microsecond
-	// leastCost is what a command costs at least, so that the number of commands counts even if a
-	// clock does not see them.
+	// leastCost is the smallest charge for a command, so that the number of commands counts even if
+	// the clock is too coarse.
 	leastCost = time.Microsecond
-	// mostCost is what a caller is charged for one command at most. Few commands take that long. If
-	// one did, the loop was more likely kept from the processor meanwhile, which is nobody's fault.
-	// The class is charged with all of it.
+	// mostCost is the largest charge to a caller for one command. Few commands take that long. If
+	// one does, the loop probably lost the processor meanwhile, which is not the caller's fault.
+	// The class is charged the full cost.
 	mostCost = 5 * time.Millisecond
-	// byteCost is what a byte of the rows of a command costs: a batch that is full by its bytes
-	// costs as much as one that is full by its time, 1 ms.
+	// byteCost is the cost of one byte of a command's rows: a batch that is full by its bytes costs
+	// as much as one that is full by its time, 1 ms.
 	byteCost = 4 * time.Nanosecond
 )
 
-// Cost is what a command has cost.
+// Cost is the measured cost of a command.
 type Cost struct {
 	// Time is how long the loop was busy with it.
 	Time time.Duration
-	// Bytes are those of the rows that it changed.
+	// Bytes is the size of the rows that it changed.
 	Bytes int64
 }
 
@@ -30,13 +30,14 @@ func (c Cost) total() time.Duration {
 	return max(c.Time, leastCost) + time.Duration(max(0, c.Bytes))*byteCost
 }
 
-// Limits bound what waits, and what a batch has.
+// Limits bound the waiting commands, and the size of a batch.
 type Limits struct {
-	// Caller is how many commands of one caller may wait, and All how many of all together. Nobody
-	// gets more than what is left for others, so a few callers never fill the queue.
+	// Caller is the maximum number of waiting commands of one caller, All that of all callers
+	// together. No caller may have more than the room that is left for others, so a few callers
+	// never fill the queue.
 	Caller, All int
-	// A batch has enough at so many commands, so many bytes of rows or so much time, whichever
-	// comes first. It may have one command more than that.
+	// A batch is full at this number of commands, bytes of rows or time, whichever comes first. It
+	// may exceed them by one command.
 	Commands int
 	Bytes    int64
 	Time     time.Duration
@@ -55,7 +56,7 @@ func (t *tally) add(c Cost) {
 	t.time += max(c.Time, leastCost)
 }
 
-// has reports whether it has one of so many parts of a batch.
+// has reports whether the tally amounts to 1/parts of a full batch.
 func (t *tally) has(parts int, of Limits) bool {
 	return t.commands*parts >= of.Commands || t.bytes*int64(parts) >= of.Bytes || t.time*time.Duration(parts) >= of.Time
 }

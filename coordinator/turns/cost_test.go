@@ -8,7 +8,7 @@ import (
 func TestWhatACommandCosts(t *testing.T) {
 	for cost, want := range map[Cost]time.Duration{
 		{}:                                   time.Microsecond,
-		{Time: 300}:                          time.Microsecond, // a clock may not see it
+		{Time: 300}:                          time.Microsecond, // below the clock's resolution
 		{Time: 20 * time.Microsecond}:        20 * time.Microsecond,
 		{Bytes: 1000}:                        5 * time.Microsecond,
 		{Time: time.Millisecond, Bytes: 250}: 1001 * time.Microsecond,

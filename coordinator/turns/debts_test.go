@@ -16,8 +16,8 @@ func one(t *testing.T, q *Queue[string], cost time.Duration) string {
 	return of
 }
 
-// until serves commands of 100 µs, each of which is followed by another one of its owner, until one
-// of the other comes, and returns how long that took.
+// until serves commands of 100 µs, each followed by another one of quick, until one of the owner
+// other comes. It returns the time that this took.
 func until(t *testing.T, q *Queue[string], quick Owner, other string) (had time.Duration) {
 	t.Helper()
 	const cost = 100 * time.Microsecond
@@ -38,8 +38,8 @@ func near(t *testing.T, what string, had, want time.Duration) {
 	}
 }
 
-// A caller that took too much pays for it whether or not it has something waiting, and whether or
-// not it has had half of the batch.
+// A caller pays its debt whether or not its commands wait, and whether or not it has had half of
+// the batch.
 func TestADebtIsPaidWhileNothingWaits(t *testing.T) {
 	for what, limits := range map[string]Limits{"it has little of the batch": ample(), "it has half of the batch": {Time: 8 * time.Millisecond, Commands: 1000, Bytes: 1 << 20}} {
 		for pays, want := range map[time.Duration]time.Duration{0: 4 * time.Millisecond, time.Millisecond: 3 * time.Millisecond, 3 * time.Millisecond: time.Millisecond} {
@@ -60,7 +60,7 @@ func TestADebtIsPaidWhileNothingWaits(t *testing.T) {
 	}
 }
 
-// When it has paid, nothing is left of it: neither in the batch nor in later ones.
+// A caller that has paid its debt leaves nothing behind, neither in the batch nor in later ones.
 func TestWhoHasPaidIsForgotten(t *testing.T) {
 	q := New[string](ample())
 	quick := owner("quick")
@@ -85,7 +85,7 @@ func TestWhoHasPaidIsForgotten(t *testing.T) {
 	}
 }
 
-// A class that took too much pays, too, while nothing of it waits. It saves nothing up meanwhile.
+// A class pays its debt, too, while none of its commands wait. It saves up no credit meanwhile.
 func TestAClassPaysAndSavesNothing(t *testing.T) {
 	report, alice := Owner{Hosts, "h1"}, owner("alice")
 	for idle, want := range map[time.Duration]time.Duration{
@@ -119,7 +119,7 @@ func TestAClassPaysAndSavesNothing(t *testing.T) {
 	}
 }
 
-// What a class has taken is forgiven when nothing waits.
+// The debt of a class is forgiven when no commands wait.
 func TestNothingIsOwedWhenNothingWaits(t *testing.T) {
 	q := New[string](ample())
 	report, alice := Owner{Hosts, "h1"}, owner("alice")
@@ -134,8 +134,8 @@ func TestNothingIsOwedWhenNothingWaits(t *testing.T) {
 	near(t, "nothing waited", until(t, q, alice, "report"), 0)
 }
 
-// Half of a batch is half of this one, not of those before, and holds for the last command of a
-// caller too.
+// The bound of half a batch starts anew with each batch, and holds for the last command of a
+// caller, too.
 func TestHalfIsOfEachBatch(t *testing.T) {
 	limits := ample()
 	limits.Commands = 10
@@ -178,8 +178,7 @@ func TestHalfIsOfEachBatch(t *testing.T) {
 	}
 }
 
-// A command that is not charged costs what a command costs at least, and nothing is charged before
-// a command was taken.
+// An uncharged command has the smallest cost, and Charge before Next charges nothing.
 func TestEachCommandIsCharged(t *testing.T) {
 	limits := ample()
 	limits.Commands = 2

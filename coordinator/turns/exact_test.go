@@ -17,7 +17,7 @@ func order(q *Queue[string], cost time.Duration) string {
 	return text.String()
 }
 
-// A turn ends when nothing is left of it, and not before.
+// A turn ends exactly when its credit is used up.
 func TestATurnLastsUntilItIsUsedUp(t *testing.T) {
 	for cost, want := range map[time.Duration]string{
 		quantum / 2: "aabbaabbab", quantum: "ababababab", quantum - 1: "aabbababab", quantum/2 + 1: "aabbaabbab",
@@ -35,8 +35,8 @@ func TestATurnLastsUntilItIsUsedUp(t *testing.T) {
 	}
 }
 
-// Classes have their turns one after the other in the order in which they are declared, and a turn
-// of a class ends when nothing is left of it.
+// Classes take turns in the order of their declaration, and a turn of a class ends when its credit
+// is used up.
 func TestClassesHaveTheirTurnsInOrder(t *testing.T) {
 	q := New[string](ample())
 	for range 6 {
@@ -44,17 +44,18 @@ func TestClassesHaveTheirTurnsInOrder(t *testing.T) {
 		q.Force(Owner{Callers, "c"}, "caller")
 		q.Force(Owner{Hosts, "h"}, "host")
 	}
-	// an operator's command takes twice what the class has in a turn
+	// an operator's command takes twice the share of its class
 	if got, want := order(q, quantum/2), "hhccohhcchhccoooooo"; got[:len(want)-5] != want[:len(want)-5] {
 		t.Errorf("%s; want it to begin with %s", got, want[:len(want)-5])
 	}
 }
 
-// Who has used exactly its turn, or has paid exactly what it owed, owes nothing and is not in line.
+// A caller that has used exactly its turn, or has paid exactly its debt, owes nothing and is not in
+// line.
 func TestWhoOwesNothingIsNotInLine(t *testing.T) {
 	q := New[string](ample())
 	q.Force(owner("exact"), "exact")
-	q.Force(Owner{Hosts, "h"}, "host") // so that something waits
+	q.Force(Owner{Hosts, "h"}, "host") // so that a command waits
 	one(t, q, 0)
 	one(t, q, quantum)
 	if n := q.groups[Callers].line.len(); n != 0 {
@@ -74,7 +75,7 @@ func TestWhoOwesNothingIsNotInLine(t *testing.T) {
 	}
 }
 
-// What is nobody's fills the batch by its bytes, too. Less than nothing counts as nothing.
+// Costs without a caller count by their bytes, too. A negative cost counts as zero.
 func TestWhatIsNobodysCountsByItsBytes(t *testing.T) {
 	limits := ample()
 	limits.Bytes = 1000
@@ -89,7 +90,7 @@ func TestWhatIsNobodysCountsByItsBytes(t *testing.T) {
 	}
 }
 
-// A new batch keeps nobody alive who had half of the one before.
+// A new batch keeps no reference to a caller that had half of the one before.
 func TestANewBatchForgetsWhoHadHalfOfTheLast(t *testing.T) {
 	limits := ample()
 	limits.Commands = 2

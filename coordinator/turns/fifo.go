@@ -1,12 +1,12 @@
 package turns
 
-// fifo is a list whose first element is taken and whose last is added. The zero value is empty.
+// fifo is a first-in-first-out list. The zero value is empty.
 type fifo[T any] struct {
 	list  []T
-	first int // of those that are left
+	first int // index of the first remaining element
 }
 
-// keptCap is how much room an empty list keeps for the next elements.
+// keptCap is the capacity that an empty list keeps for the next elements.
 const keptCap = 16
 
 func (f *fifo[T]) len() int { return len(f.list) - f.first }

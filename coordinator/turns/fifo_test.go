@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A list is what a slice would be, and keeps nothing alive that was taken from it.
+// A list behaves like a slice, and keeps no reference to elements that were taken from it.
 func TestALineIsInOrderAndKeepsNothingThatHasLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f fifo[*int]
@@ -37,8 +37,8 @@ func TestALineIsInOrderAndKeepsNothingThatHasLeft(t *testing.T) {
 	})
 }
 
-// A short list has room for twice as many elements as it has at most, however many have come and
-// gone.
+// The capacity of a short list is at most twice its largest length, however many elements pass
+// through it.
 func TestALineHasRoomForTwiceAsMany(t *testing.T) {
 	for _, waiting := range []int{2, 8, 16} {
 		var f fifo[*int]
@@ -55,7 +55,7 @@ func TestALineHasRoomForTwiceAsMany(t *testing.T) {
 	}
 }
 
-// An empty list keeps its room if that is small.
+// An empty list keeps a small capacity.
 func TestAnEmptyLineKeepsALittleRoom(t *testing.T) {
 	for elements, want := range map[int]int{1: 1, 16: 16, 17: 0} {
 		var f fifo[*int]

@@ -1,17 +1,17 @@
 package turns
 
-// Queue has commands that wait for their turn. Make it with New. One goroutine at a time may use
-// it.
+// Queue holds commands that wait for their turn. Make it with New. It is not safe for concurrent
+// use.
 type Queue[T any] struct {
 	limits Limits
 	groups [classCount]group[T]
-	turn   Class // whose turn it is among the classes
+	turn   Class // the class whose turn it is
 	length int
-	served *caller[T] // whose command Next returned last; nil: it is charged
+	served *caller[T] // the caller of the last Next; nil: already charged
 
 	spent tally // in this batch
-	// resting have a part of this batch; above has those of them that have half of it or more: six
-	// at most, two by each bound.
+	// resting are the callers with a part of this batch. above are those of them with half of it or
+	// more: at most six, two for each bound.
 	resting, above []*caller[T]
 }
 
@@ -24,11 +24,11 @@ func New[T any](limits Limits) *Queue[T] {
 	return q
 }
 
-// Len is how many commands wait.
+// Len returns the number of waiting commands.
 func (q *Queue[T]) Len() int { return q.length }
 
-// Put adds a command, behind those of its owner. It reports false, and adds nothing, if too many
-// of this owner wait already, or of all.
+// Put adds a command behind the others of its owner. It returns false, and adds nothing, if this
+// owner, or all owners, already have too many waiting commands.
 func (q *Queue[T]) Put(o Owner, command T) bool {
 	own := 0
 	if c := q.groups[o.Class].callers[o.Name]; c != nil {
@@ -42,7 +42,7 @@ func (q *Queue[T]) Put(o Owner, command T) bool {
 	return true
 }
 
-// Force is Put without a bound. It is for commands of which each ends one that was put.
+// Force is Put without a bound. It is for commands that each end an earlier one.
 func (q *Queue[T]) Force(o Owner, command T) {
 	g := &q.groups[o.Class]
 	c := g.callers[o.Name]
@@ -70,7 +70,7 @@ func (q *Queue[T]) Next() (command T, ok bool) {
 		q.forgive()
 		return command, false
 	}
-	// While others wait, nobody gets more than half of a batch.
+	// While others wait, no caller gets more than half of a batch.
 	crowded := q.others(nil) > 0
 	passOver := func(c *caller[T]) bool { return crowded && q.isAbove(c) }
 	g := q.nextGroup(crowded)
@@ -84,13 +84,13 @@ func (q *Queue[T]) Next() (command T, ok bool) {
 	return command, true
 }
 
-// nextGroup returns the class whose turn it is. crowded: some caller who has less than half of the
-// batch waits, and only a class with such a caller is meant.
+// nextGroup returns the class whose turn it is. crowded: some waiting caller has less than half of
+// the batch, and the class must have such a caller.
 func (q *Queue[T]) nextGroup(crowded bool) *group[T] {
 	for {
 		g := &q.groups[q.turn]
 		switch {
-		case g.waiting == 0: // what it has not taken is gone
+		case g.waiting == 0: // unused credit is lost
 			g.credit = min(0, g.credit+q.turn.share())
 		case crowded && q.others(g) == 0:
 		case g.credit > 0:
@@ -102,8 +102,8 @@ func (q *Queue[T]) nextGroup(crowded bool) *group[T] {
 	}
 }
 
-// others counts the callers of a class who have less than half of the batch and of whom commands
-// wait; nil: those of all classes.
+// others counts the callers of a class that have waiting commands and less than half of the batch;
+// nil: the callers of all classes.
 func (q *Queue[T]) others(of *group[T]) int {
 	n := 0
 	for i := range q.groups {
@@ -121,7 +121,7 @@ func (q *Queue[T]) others(of *group[T]) int {
 
 func (q *Queue[T]) isAbove(c *caller[T]) bool { return c.resting && c.spent.has(2, q.limits) }
 
-// Charge says what the command has cost that Next returned.
+// Charge charges the cost of the command that Next returned.
 func (q *Queue[T]) Charge(cost Cost) {
 	c := q.served
 	if c == nil {
@@ -147,13 +147,13 @@ func (q *Queue[T]) Charge(cost Cost) {
 	}
 }
 
-// Spend says what the batch has cost that is nobody's command.
+// Spend adds a cost to the batch that belongs to no caller.
 func (q *Queue[T]) Spend(cost Cost) {
 	q.spent.bytes += max(0, cost.Bytes)
 	q.spent.time += max(0, cost.Time)
 }
 
-// Full reports whether the batch has enough.
+// Full reports whether the batch is full.
 func (q *Queue[T]) Full() bool { return q.spent.has(1, q.limits) }
 
 // NextBatch begins the next batch.
@@ -170,7 +170,7 @@ func (q *Queue[T]) NextBatch() {
 	q.above = q.above[:0]
 }
 
-// forgive lets those go who have taken more than their turn: nobody waits for it.
+// forgive removes the callers with debts: no command waits, so the debts delay nobody.
 func (q *Queue[T]) forgive() {
 	for i := range q.groups {
 		g := &q.groups[i]

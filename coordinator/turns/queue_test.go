@@ -10,21 +10,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ample are limits that nothing reaches.
+// ample has limits that no test reaches.
 func ample() Limits {
 	return Limits{Caller: 1 << 30, All: 1 << 30, Commands: 1 << 30, Bytes: 1 << 50, Time: time.Hour}
 }
 
 func owner(name string) Owner { return Owner{Callers, name} }
 
-// load keeps commands of an owner waiting, each of the same cost.
+// load keeps commands of an owner waiting, all of the same cost.
 type load struct {
 	Owner
 
 	cost Cost
 }
 
-// serve takes so many commands, of loads that never end, and returns what each has had.
+// serve takes a number of commands from endless loads, and returns the time of each load.
 func serve(t *testing.T, q *Queue[int], loads []load, commands int) []time.Duration {
 	t.Helper()
 	had := make([]time.Duration, len(loads))
@@ -90,8 +90,8 @@ func TestWhatACallerSendsIsDoneInItsOrder(t *testing.T) {
 	})
 }
 
-// However different their commands are, callers who never stop get the same time, but for a turn
-// and the largest command of each.
+// Callers with endless loads get the same time, except for one turn and the largest command of
+// each, however different their commands are.
 func TestCallersWhoNeverStopGetTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := New[int](ample())
@@ -137,7 +137,7 @@ func TestClassesShareTheLoop(t *testing.T) {
 	}
 }
 
-// Whoever comes last waits for one turn of each of the others, whatever they have waiting.
+// A newcomer waits for one turn of each other caller, however many commands they have waiting.
 func TestANewcomerWaitsForOneTurnOfTheOthers(t *testing.T) {
 	q := New[int](ample())
 	const others, cost = 3, 50 * time.Microsecond
@@ -159,8 +159,8 @@ func TestANewcomerWaitsForOneTurnOfTheOthers(t *testing.T) {
 	}
 }
 
-// A caller whose single command took 4 ms pays for it while others wait, and only then. For one
-// that took a second it pays 5 ms.
+// A caller whose single command took 4 ms pays for it while others wait, and only then. For a
+// command that took a second it pays 5 ms.
 func TestWhoTookTooMuchWaitsUntilOthersHaveHadAsMuch(t *testing.T) {
 	slow, quick := owner("slow"), owner("quick")
 	for took, want := range map[time.Duration]time.Duration{4 * time.Millisecond: 4 * time.Millisecond, time.Second: 5 * time.Millisecond} {
@@ -170,7 +170,7 @@ func TestWhoTookTooMuchWaitsUntilOthersHaveHadAsMuch(t *testing.T) {
 		q.Force(quick, 2)
 		q.Next()
 		q.Charge(Cost{Time: took})
-		q.Force(slow, 1) // it had nothing waiting for a moment
+		q.Force(slow, 1) // nothing of it waited for a moment
 		had := time.Duration(0)
 		for i, _ := q.Next(); i == 2; i, _ = q.Next() {
 			q.Charge(Cost{Time: 100 * time.Microsecond})
@@ -184,7 +184,7 @@ func TestWhoTookTooMuchWaitsUntilOthersHaveHadAsMuch(t *testing.T) {
 		for _, ok := q.Next(); ok; _, ok = q.Next() {
 			q.Charge(Cost{})
 		}
-		q.Force(slow, 1) // the loop had nothing to do: nothing is owed
+		q.Force(slow, 1) // the loop was idle: the debt is forgiven
 		q.Force(quick, 2)
 		if i, _ := q.Next(); i != 1 {
 			t.Errorf("%d is the first; want 1, which came first", i)
@@ -251,7 +251,7 @@ func TestNobodyHasMoreThanHalfOfABatchWhileOthersWait(t *testing.T) {
 		t.Errorf("after 4 of mallory's: %v; want 1 more of his, and 5 of others", got)
 	}
 	q.NextBatch()
-	if got = take(10); count("mallory") != 9 { // the last of the others, and nobody else waits
+	if got = take(10); count("mallory") != 9 { // the last of the others; after it nobody else waits
 		t.Errorf("%v; want all that is left", got)
 	}
 }
@@ -268,7 +268,7 @@ func TestAFullQueueIsFullForItsCaller(t *testing.T) {
 	for i := range 9 {
 		counts = append(counts, put(fmt.Sprint(i)))
 	}
-	// ten each, and then half of what is left: there is room for newcomers
+	// ten each, and then half of the rest: there is room for newcomers
 	if want := []int{10, 10, 10, 10, 10, 7, 3, 2, 1}; !slices.Equal(counts, want) {
 		t.Errorf("%v of each; want %v", counts, want)
 	}
@@ -300,7 +300,7 @@ func TestNothingIsLeftOfCallersWhoHaveGone(t *testing.T) {
 	}
 }
 
-// A caller that always has one command waiting keeps no room for those that it had.
+// The list of a caller with always one waiting command does not grow.
 func TestALineThatNeverEndsDoesNotGrow(t *testing.T) {
 	var f fifo[int]
 	f.push(0)
@@ -315,7 +315,7 @@ func TestALineThatNeverEndsDoesNotGrow(t *testing.T) {
 	}
 }
 
-// What is done before a command and is nobody's fills the batch, and costs no caller its turn.
+// Work before a command that belongs to no caller fills the batch, and costs no caller its turn.
 func TestWhatIsNobodysIsOfTheBatchAlone(t *testing.T) {
 	limits := ample()
 	limits.Time = time.Millisecond

@@ -9,7 +9,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ExplanationMessage is an explanation as the API shows it, with a summary in words.
+// ExplanationMessage converts an explanation, and adds a summary in words.
 func ExplanationMessage(x *ledger.Explanation) *bursarv1.ExplainResponse {
 	m := &bursarv1.ExplainResponse{
 		Verdict: bursarv1.ExplainResponse_Verdict(x.Verdict), Summary: summary(x),
@@ -25,7 +25,7 @@ func ExplanationMessage(x *ledger.Explanation) *bursarv1.ExplainResponse {
 	return m
 }
 
-// summary is the explanation in one line.
+// summary returns the explanation in one line.
 func summary(x *ledger.Explanation) string {
 	switch x.Verdict {
 	case ledger.Fits:
@@ -67,7 +67,7 @@ func why(x *ledger.Explanation) string {
 	return strings.Join(parts, "; ")
 }
 
-// InsufficientMessage is the detail of a refusal for lack of resources.
+// InsufficientMessage returns the detail of a refusal for lack of resources.
 func InsufficientMessage(e *ledger.InsufficientError) *bursarv1.InsufficientResources {
 	verdict := bursarv1.InsufficientResources_VERDICT_NOT_NOW
 	if e.Never {

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// DurationFrom is a message's; an unset one is zero.
+// DurationFrom converts a duration; an unset one is zero.
 func DurationFrom(m *durationpb.Duration) time.Duration {
 	if m == nil {
 		return 0
@@ -24,7 +24,7 @@ func DurationFrom(m *durationpb.Duration) time.Duration {
 	return m.AsDuration()
 }
 
-// TimeFrom is a message's time. The error is a *ledger.FieldError.
+// TimeFrom converts a time. The error is a *ledger.FieldError.
 func TimeFrom(field string, m *timestamppb.Timestamp) (ledger.Instant, error) {
 	const most = int64(ledger.MaxInstant) / int64(time.Second)
 	const want = "a time from the years 1970 to 2109"
@@ -37,7 +37,7 @@ func TimeFrom(field string, m *timestamppb.Timestamp) (ledger.Instant, error) {
 	return ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos())), nil
 }
 
-// WishesFrom reads which hosts a request wants. The error is a *ledger.FieldError.
+// WishesFrom converts the host wishes of a request. The error is a *ledger.FieldError.
 func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 	rules, err := rulesFrom(m)
 	if err != nil {
@@ -56,7 +56,7 @@ func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 	return w, nil
 }
 
-// rulesFrom reads the conditions on the labels of a host; nil: there are none.
+// rulesFrom converts the conditions on the labels of a host; nil if there are none.
 func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
 	if len(m.GetRequiredRules())+len(m.GetPreferredRules())+len(m.GetAvoidedRules()) == 0 {
 		return nil, nil //nolint:nilnil // no rules are nil
@@ -82,8 +82,8 @@ func rulesFrom(m *bursarv1.HostWishes) (*ledger.Rules, error) {
 	return rules, nil
 }
 
-// addressKey is the form of an address in the hash of a request. Stored hashes have it, so it never
-// changes.
+// addressKey returns the form of an address in the hash of a request. It must never change, because
+// hashes are stored.
 func addressKey(a resource.Address) string {
 	key := a.Kind + ":" + a.Cluster + ":" + a.Path
 	if a.Partition != "" || strings.Contains(a.Path, "@") {
@@ -92,9 +92,9 @@ func addressKey(a resource.Address) string {
 	return key
 }
 
-// RequestHash tells a repeat from another request under the same id: by the labels as they were
-// sent, so that a change of the label rules makes no difference, the resource, the priority and
-// the wishes. A repeat may wait for less time.
+// RequestHash tells a repeat from another request under the same id. It covers the labels as sent,
+// so that a change of the label rules makes no difference, the resource, the priority and the
+// wishes. A repeat may wait for less time.
 func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 	f := NewFingerprint()
 	f.Labels(given)
@@ -134,12 +134,12 @@ func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 	return uint64(f)
 }
 
-// ProcessFrom reads what is known of an engine's process.
+// ProcessFrom converts an engine's process.
 func ProcessFrom(p *bursarv1.Process) ledger.Process {
 	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified(), Launched: p.GetLaunched()}
 }
 
-// ExitFrom reads how a process ended; nil: it is not known.
+// ExitFrom converts the exit status of a process; nil if it is not known.
 func ExitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
 	if e == nil {
 		return nil
@@ -147,7 +147,7 @@ func ExitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
 	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
 }
 
-// ParseID reads an allocation's id. The error is a *ledger.FieldError of that field.
+// ParseID parses an allocation's id. The error is a *ledger.FieldError of that field.
 func ParseID(field, text string) (ledger.ID, error) {
 	id, err := ledger.ParseID(text)
 	if err != nil {
@@ -156,8 +156,8 @@ func ParseID(field, text string) (ledger.ID, error) {
 	return id, nil
 }
 
-// EitherID is the id of a request that names an allocation in one of two ways. It is zero if the
-// request names it by request id.
+// EitherID returns the id in a request that names an allocation by id or by request id. It is zero
+// if the request uses the request id.
 func EitherID(id, requestID string) (ledger.ID, error) {
 	switch {
 	case id != "" && requestID != "":
@@ -171,7 +171,7 @@ func EitherID(id, requestID string) (ledger.ID, error) {
 	}
 }
 
-// QuotasFrom reads rules. The error names the rule and its field.
+// QuotasFrom converts rules. The error names the rule and its field.
 func QuotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
 	quotas := make([]ledger.Quota, len(messages))
 	for i, m := range messages {
@@ -183,7 +183,7 @@ func QuotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
 	return quotas, nil
 }
 
-// QuotaFrom reads a rule. path is its place in the request, for errors.
+// QuotaFrom converts a rule. path is its place in the request, for errors.
 func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	q := ledger.Quota{Weight: m.GetWeight()}
 	var err error
@@ -209,8 +209,7 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	return q, nil
 }
 
-// SelectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about
-// "selector[KEY]".
+// SelectorFrom converts a selector. It changes "labels[KEY]" in errors to "selector[KEY]".
 func SelectorFrom(field string, labels map[string]string) (label.Selector, error) {
 	selector, err := label.NewSelector(labels)
 	return selector, inSelector(field, err)
@@ -223,7 +222,7 @@ func inSelector(field string, err error) error {
 	return err
 }
 
-// InField puts a path before the field that a resource's or a label's error names.
+// InField prefixes the field of a resource's or a label's error with a path.
 func InField(path string, err error) error {
 	if e, ok := errors.AsType[*resource.FieldError](err); ok {
 		return FieldError(path+e.Field, e.Value, e.Want)
@@ -234,7 +233,7 @@ func InField(path string, err error) error {
 	return err
 }
 
-// FieldError refuses a request for one field that the contract's own rules do not cover.
+// FieldError refuses a request because of a field that the contract's own rules do not cover.
 func FieldError(field, value, want string) error {
 	return &ledger.FieldError{Field: field, Value: value, Want: want}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What of an agent's record of a grant is kept, as in the rules for requests: the record itself
-// has none in the contract.
+// The bounds on the texts of an agent's record of a grant. They are those of the rules for
+// requests: the contract has no rules for the record itself.
 const (
 	mostApplicationIDs = 64
 	longestApplication = 128
@@ -26,7 +26,7 @@ const (
 	longestProblem     = 512 // why a stop or a grant has failed
 )
 
-// truncated is a text within a number of bytes.
+// truncated cuts a text to a number of bytes.
 func truncated(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -34,10 +34,10 @@ func truncated(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// grantFrom is an agent's record of a grant. From it the ledger can take over an engine that it
-// does not know. A record is never refused: the rest of the report would be refused with it, and
-// the host would be lost with all its engines. Damaged or too large parts are left out instead,
-// and without names them. What the engine is entitled to goes last.
+// grantFrom converts an agent's record of a grant, from which the ledger can adopt an engine that
+// it does not know. It never refuses a record: then the rest of the report would be refused too,
+// and the host would be lost with all its engines. It omits damaged or too large parts instead, and
+// without names them. It omits the entitlement last.
 func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, without string) {
 	a = &ledger.Allocation{
 		ID: id, Caller: truncated(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
@@ -48,7 +48,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	}
 	a.Subordinate = ledger.IsSubordinate(a.Caller, m.GetActingUser())
 	a.Start = startFrom(m)
-	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
+	if len(m.GetRequestId()) <= longestRequestID { // a truncated id could be another one
 		a.RequestID = m.GetRequestId()
 	}
 	for _, id := range m.GetApplicationIds() {
@@ -64,7 +64,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	var err error
 	room := convert.MaxGrantSize - proto.Size(m.GetEntitled())
 	if a.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil || convert.GrantSize(m) > convert.MaxGrantSize {
-		a.Requested = resource.Resource{} // it is only shown
+		a.Requested = resource.Resource{} // it is only for display
 		left = append(left, "requested")
 	} else {
 		room -= proto.Size(m.GetRequested())
@@ -73,7 +73,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	if len(labels) < len(m.GetLabels()) {
 		left = append(left, "labels")
 	}
-	a.Labels, _ = convert.LabelsFromProto(labels) // each of them is right
+	a.Labels, _ = convert.LabelsFromProto(labels) // each one is valid
 	if c := m.GetClaimed(); c != nil {
 		claimed, _ := grantFrom(id, &bursarv1.Allocation{
 			Labels: c.GetLabels(), Requested: c.GetRequested(), Entitled: c.GetEntitled(), Caller: c.GetCaller(), RequestId: c.GetRequestId(), ActingUser: c.GetActingUser(),
@@ -85,8 +85,8 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	return a, strings.Join(left, ", ")
 }
 
-// entitledFrom is what a record says that an engine is entitled to, and what of that is damaged:
-// the queues that it has a part of, or all.
+// entitledFrom converts the entitlement in a record, and names its damaged part: the queues, or
+// all.
 func entitledFrom(m *bursarv1.Resource) (entitled resource.Resource, damaged []string) {
 	entitled, err := convert.ResourceFromProto(m)
 	if err == nil {
@@ -100,8 +100,8 @@ func entitledFrom(m *bursarv1.Resource) (entitled resource.Resource, damaged []s
 	return resource.Resource{}, []string{"entitled"}
 }
 
-// labelsWithin are the valid labels of a record, as far as they take no more than so many bytes.
-// The longest are left out first.
+// labelsWithin returns the valid labels of a record that fit into room bytes. It omits the longest
+// first.
 func labelsWithin(labels map[string]string, room int) map[string]string {
 	size := func(key string) int {
 		return proto.Size(&bursarv1.Allocation{Labels: map[string]string{key: labels[key]}})

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// NewRegistration reads an announcement. Done is the caller's to set.
+// NewRegistration converts a registration. The caller sets Done.
 func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) {
 	r := &core.Registration{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
@@ -37,7 +37,7 @@ func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) 
 	return r, nil
 }
 
-// TokenHash is what the ledger keeps of an identity token.
+// TokenHash returns the hash of an identity token, which the ledger stores.
 func TokenHash(token []byte) ledger.TokenHash {
 	if len(token) == 0 {
 		return ""
@@ -46,7 +46,7 @@ func TokenHash(token []byte) ledger.TokenHash {
 	return ledger.TokenHash(sum[:])
 }
 
-// RegisterResponse is the answer to an announcement, with the agent's next identity token.
+// RegisterResponse returns the answer to a registration, with the agent's next identity token.
 func RegisterResponse(r *core.Registration, token []byte) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
 		Epoch: r.Result.Led.Epoch, Leadership: r.Result.Led.Number, StoreId: r.Result.StoreID, Interval: DurationMessage(r.Result.Interval),
@@ -59,8 +59,8 @@ func vectorFrom(field string, m *bursarv1.Resource) (resource.Vector, error) {
 	return v, InField(field+".", err)
 }
 
-// NewReport reads a heartbeat. The sealer tells which grants in it are vouched for. Done is the
-// caller's to set.
+// NewReport converts a heartbeat. The sealer verifies the seals of its grants. The caller sets
+// Done.
 func NewReport(req *bursarv1.SyncRequest, sealer seal.Sealer) (*core.Report, error) {
 	command, err := syncFrom(req, sealer)
 	if err != nil {
@@ -69,7 +69,7 @@ func NewReport(req *bursarv1.SyncRequest, sealer seal.Sealer) (*core.Report, err
 	return &core.Report{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: command}, nil
 }
 
-// SyncResponse is the answer to a heartbeat, with sealed grants.
+// SyncResponse returns the answer to a heartbeat, with sealed grants.
 func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
 		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: DurationMessage(r.Result.Interval),
@@ -81,7 +81,7 @@ func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 	}
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
-		// an agent's own word
+		// these come from the agent itself
 		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError, grant.MemoryLimitBytes = nil, nil, 0, nil, "", 0
 		grant.Incidents = nil
 		grant.MeasuredPeakSource, grant.CpuTime = bursarv1.PeakSource_PEAK_SOURCE_UNSPECIFIED, nil
@@ -187,8 +187,9 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	return engine, nil
 }
 
-// overUseFrom reads what an agent says of an engine. What this version cannot show is left out,
-// such as a dimension or a policy of a later one: the rest of the heartbeat counts for more.
+// overUseFrom converts an agent's report of over-use. It omits entries that this version does not
+// know, such as a dimension or a policy of a later version: the rest of the heartbeat counts for
+// more.
 func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	for _, m := range messages {
 		policy := m.GetPolicy()
@@ -208,7 +209,7 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	return list
 }
 
-// overUseRuleFrom reads what a host does about over-use. A policy of a later version is not known.
+// overUseRuleFrom converts a host's rule for over-use. A policy of a later version is unknown.
 func overUseRuleFrom(m *bursarv1.OverUseRule) ledger.OverUseRule {
 	const most = 1 << 20 // thousandths, or seconds: more than any configuration allows
 	policy := m.GetPolicy()
@@ -221,8 +222,8 @@ func overUseRuleFrom(m *bursarv1.OverUseRule) ledger.OverUseRule {
 	}
 }
 
-// instantFrom reads a time of the wire. An invalid time, or one outside the years that the
-// ledger's time can have, counts as unset.
+// instantFrom converts a time of the wire. An invalid time, or one outside the years of the
+// ledger's time, counts as unset.
 func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
 	if !t.IsValid() || t.GetSeconds() < 0 || t.GetSeconds() > int64(ledger.MaxInstant)/int64(time.Second) {
 		return 0
@@ -272,8 +273,8 @@ func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 	return list
 }
 
-// CleanText is a text of an agent or a user as others may be shown it: in one line, without
-// control characters. One that said something still does.
+// CleanText makes a text of an agent or a user fit for display: one line, without control
+// characters. A text that is not empty stays so.
 func CleanText(text string) string {
 	clean := strings.TrimSpace(strings.ReplaceAll(CleanLines(text), "\n", " "))
 	if clean == "" && text != "" {
@@ -282,7 +283,7 @@ func CleanText(text string) string {
 	return clean
 }
 
-// CleanLines is a text of several lines without other control characters.
+// CleanLines removes control characters other than line breaks from a text.
 func CleanLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' {

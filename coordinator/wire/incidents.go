@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// IncidentsFrom reads what an agent has counted of an engine. What this version cannot show is left
-// out, such as a kind of a later version: the rest of the message counts for more.
+// IncidentsFrom converts an agent's incidents of an engine. It omits entries that this version does
+// not know, such as a kind of a later version: the rest of the message counts for more.
 func IncidentsFrom(messages []*bursarv1.Incident) (list []ledger.Incident) {
 	for _, m := range messages {
 		kind := m.GetKind()

@@ -5,8 +5,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// leaderEndFrom is what an agent says of an engine's main process that has ended. Without a valid
-// time it says nothing. A policy of a later version is not known here.
+// leaderEndFrom converts an agent's report of the end of an engine's main process; nil without a
+// valid time. A policy of a later version is unknown.
 func leaderEndFrom(m *bursarv1.LeaderEnd) *ledger.LeaderEnd {
 	at := instantFrom(m.GetTime())
 	if m == nil || at == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// From the ledger's values to messages. The other direction stands with each service.
+// This file converts the ledger's values to messages. The file of each service has the other
+// direction.
 
 // The ledger's states are numbered like the contract's.
 const (
@@ -36,15 +37,13 @@ const (
 	_ = uint(ledger.Decided) - uint(bursarv1.ExplainResponse_VERDICT_DECIDED)
 )
 
-// allocationFrame keeps a message and the times in it together, so that they take one piece of
-// memory.
+// allocationFrame holds a message and its times in one piece of memory.
 type allocationFrame struct {
 	bursarv1.Allocation
 	times [5]timestamppb.Timestamp
 }
 
-// AllocationMessage is an allocation as the API shows it. The message shares what the allocation
-// points to.
+// AllocationMessage converts an allocation. The message shares memory with the allocation.
 func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	f := &allocationFrame{}
 	m := &f.Allocation
@@ -82,7 +81,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.OverLimit = a.OverLimit
 	m.Stopping = a.Stopping && a.Ended == 0 // the ledger keeps it, for the reason
 	m.Releasing = a.Releasing && a.Ended == 0
-	if a.Exit != nil && a.Ended != 0 { // before the end it is the word of a caller
+	if a.Exit != nil && a.Ended != 0 { // before the end only a caller has reported it
 		m.ExitStatus = exitMessage(a.Exit)
 	}
 	if a.Ended != 0 {
@@ -123,7 +122,7 @@ func overUseMessages(list []ledger.OverUse) (messages []*bursarv1.OverUse) {
 	return messages
 }
 
-// putTime fills in a timestamp that is there already; nil for the zero Instant.
+// putTime sets a timestamp; nil for the zero Instant.
 func putTime(t *timestamppb.Timestamp, i ledger.Instant) *timestamppb.Timestamp {
 	if i == 0 {
 		return nil
@@ -133,15 +132,15 @@ func putTime(t *timestamppb.Timestamp, i ledger.Instant) *timestamppb.Timestamp 
 	return t
 }
 
-// TimeMessage is a time, nil for the zero Instant.
+// TimeMessage converts a time; nil for the zero Instant.
 func TimeMessage(i ledger.Instant) *timestamppb.Timestamp {
 	return putTime(&timestamppb.Timestamp{}, i)
 }
 
-// DurationMessage is a duration.
+// DurationMessage converts a duration.
 func DurationMessage(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
 
-// VectorMessage is a vector, nil if it is not set.
+// VectorMessage converts a vector; nil if it is not set.
 func VectorMessage(v resource.Vector) *bursarv1.Resource {
 	if v.IsUnset() {
 		return nil
@@ -157,7 +156,7 @@ func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
 	return m
 }
 
-// AccountMessage is an account with its amounts.
+// AccountMessage converts an account with its amounts.
 func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 	m := &bursarv1.Account{
 		Name:  accountNameMessage(a.Name),
@@ -177,7 +176,7 @@ func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 	return m
 }
 
-// AccountMessages are accounts, in their order.
+// AccountMessages converts accounts, in their order.
 func AccountMessages(list []ledger.AccountInfo) []*bursarv1.Account {
 	messages := make([]*bursarv1.Account, 0, len(list))
 	for i := range list {
@@ -190,7 +189,7 @@ func shortfallMessages(list []ledger.Shortfall) []*bursarv1.Shortfall {
 	messages := make([]*bursarv1.Shortfall, 0, len(list))
 	for i := range list {
 		s := &list[i]
-		note := convert.NoteOfText(string(s.Note)) // the ledger's words are the contract's
+		note := convert.NoteOfText(string(s.Note)) // the ledger's texts are the contract's
 		messages = append(messages, &bursarv1.Shortfall{
 			Account: accountNameMessage(s.Account), Dimension: s.Dimension,
 			Requested: s.Requested, Available: s.Available, Limit: s.Limit,
@@ -215,7 +214,7 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 	return m
 }
 
-// HostMessage is a host with its account and its latest sample.
+// HostMessage converts a host with its account and its latest sample.
 func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	return &bursarv1.Host{
 		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
@@ -230,8 +229,8 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	}
 }
 
-// machineText stands for a machine since its last boot. It is a hash, because a machine id is not
-// to be shown to everybody: see machine-id(5).
+// machineText identifies a machine since its last boot. It is a hash, because a machine id must not
+// be exposed: see machine-id(5).
 func machineText(r *ledger.HostRecord) string {
 	if r.MachineID == "" || r.BootID == "" {
 		return ""
@@ -240,7 +239,7 @@ func machineText(r *ledger.HostRecord) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// HostRecordMessage is a host as watchers see it: what is stored of it, without account and
+// HostRecordMessage converts a host for watchers: its stored record. It has no account amounts and
 // measurements, which change without a transition.
 func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 	m := &bursarv1.Host{
@@ -288,7 +287,7 @@ func diskMessages(list []ledger.Disk) (messages []*bursarv1.DiskSample) {
 	return messages
 }
 
-// QuotaMessage is a rule.
+// QuotaMessage converts a rule.
 func QuotaMessage(q *ledger.Quota) *bursarv1.Quota {
 	m := &bursarv1.Quota{
 		Selector: convert.LabelsToProto(q.Selector.Labels()),

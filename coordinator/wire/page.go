@@ -10,13 +10,13 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// ErrPageToken refuses a page token that no answer to this query has given.
+// ErrPageToken refuses a page token that does not come from an earlier answer to this query.
 var ErrPageToken = errors.New("page_token: want the next_page_token of an earlier answer to the same query")
 
-// defaultPage is the size of a page if the request does not say.
+// defaultPage is the page size of a request that gives none.
 const defaultPage = 100
 
-// PageSize is how many a request wants.
+// PageSize returns the number of rows for a request.
 func PageSize(asked int32) int {
 	if asked <= 0 {
 		return defaultPage
@@ -24,15 +24,15 @@ func PageSize(asked int32) int {
 	return int(asked)
 }
 
-// PageBytes is the size at which a page is full, in bytes, however many rows were asked for: a
-// slow reader keeps no more than that here.
+// PageBytes is the size at which a page is full, in bytes, even if the request asks for more rows:
+// it bounds the memory for a slow client.
 const PageBytes = 4 << 20
 
-// PageMost is what such a page takes at most, with what stands between and around its rows.
+// PageMost is the largest encoded size of such a page, with the bytes between and around its rows.
 const PageMost = PageBytes + 64<<10
 
-// FillPage makes messages of rows, as far as a page goes in bytes: of one at least. size is that
-// of a message.
+// FillPage converts rows until left bytes are used up, but at least one. size is the total size of
+// the messages.
 func FillPage[T any, M proto.Message](rows []T, left int, message func(*T) M) (list []M, size int) {
 	for i := range rows {
 		m := message(&rows[i])
@@ -44,13 +44,12 @@ func FillPage[T any, M proto.Message](rows []T, left int, message func(*T) M) (l
 	return list, size
 }
 
-// A page token is a version, a fingerprint of the query that it continues, and the place to go on
-// from. Only the server reads it. The fingerprint keeps a token from silently continuing another
-// query.
+// A page token consists of a version, a fingerprint of its query, and the place at which to
+// continue. Only the server reads it. The fingerprint prevents a token from silently continuing
+// another query.
 const tokenVersion = 1
 
-// PageToken makes a token of where a query goes on. The empty one is the place before the first:
-// PagePlace reads both.
+// PageToken returns the token of a place in a query. PagePlace reads it.
 func PageToken(query uint64, place string) string {
 	raw := make([]byte, 0, 9+len(place))
 	raw = append(raw, tokenVersion)
@@ -59,7 +58,7 @@ func PageToken(query uint64, place string) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// PagePlace reads a token; the empty one is the place before the first.
+// PagePlace returns the place of a token; the empty token is the place before the first row.
 func PagePlace(query uint64, token string) (place string, err error) {
 	if token == "" {
 		return "", nil
@@ -71,18 +70,18 @@ func PagePlace(query uint64, token string) (place string, err error) {
 	return string(raw[9:]), nil
 }
 
-// Fingerprint is the FNV-1a hash of what was put in, which tells queries and requests apart. It is
-// the same on every machine and in every version.
+// Fingerprint is an FNV-1a hash that identifies a query or a request. It is the same on every
+// machine and in every version.
 type Fingerprint uint64
 
-// NewFingerprint returns the one of nothing: FNV's offset basis.
+// NewFingerprint returns the empty fingerprint: FNV's offset basis.
 func NewFingerprint() Fingerprint { return 14695981039346656037 }
 
 const fnvPrime = 1099511628211
 
 func (f *Fingerprint) octet(b byte) { *f = (*f ^ Fingerprint(b)) * fnvPrime }
 
-// Text adds a string and its length, so that what follows cannot be taken for a part of it.
+// Text adds a string and its length, so that two strings cannot be confused with one.
 func (f *Fingerprint) Text(s string) {
 	f.Number(int64(len(s)))
 	for i := range len(s) {
@@ -98,7 +97,7 @@ func (f *Fingerprint) Number(n int64) {
 	}
 }
 
-// Labels adds labels and how many they are.
+// Labels adds labels and their number.
 func (f *Fingerprint) Labels(set label.Set) {
 	f.Number(int64(len(set)))
 	for _, l := range set {

@@ -8,12 +8,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// AddressText is an address as a page token has it.
+// AddressText returns the form of an address in a page token.
 func AddressText(a resource.Address) string {
 	return strings.Join([]string{a.Kind, a.Cluster, a.Path, a.Partition}, "\x00")
 }
 
-// AddressFrom is the way back; the empty text is the place before the first.
+// AddressFrom is the inverse of AddressText; the empty text is the place before the first.
 func AddressFrom(text string) (resource.Address, bool) {
 	if text == "" {
 		return resource.Address{}, true
@@ -25,7 +25,7 @@ func AddressFrom(text string) (resource.Address, bool) {
 	return resource.Address{Kind: parts[0], Cluster: parts[1], Path: parts[2], Partition: parts[3]}, true
 }
 
-// QueueMessage is a queue as the API shows it.
+// QueueMessage converts a queue.
 func QueueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
 	m := ReportMessage(&q.Report)
 	m.Kind, m.Cluster, m.Path, m.Partition = q.Address.Kind, q.Address.Cluster, q.Address.Path, q.Address.Partition
@@ -37,7 +37,7 @@ func QueueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
 	return m
 }
 
-// UnaddressableMessage is a queue that no request can name as the API shows it.
+// UnaddressableMessage converts a queue that no request can name.
 func UnaddressableMessage(kind, cluster string, u *ledger.UnaddressableQueue, asked ledger.Instant) *bursarv1.Queue {
 	path := u.Name
 	if u.Parent != "" {
@@ -49,7 +49,7 @@ func UnaddressableMessage(kind, cluster string, u *ledger.UnaddressableQueue, as
 	}
 }
 
-// ReportMessage is what a cluster says of a queue.
+// ReportMessage converts a cluster's report of a queue.
 func ReportMessage(r *ledger.QueueReport) *bursarv1.Queue {
 	return &bursarv1.Queue{
 		Path: r.Path, Partition: r.Partition, Parent: r.Parent, State: r.State, CreatesChildren: r.CreatesChildren, LeavesOnly: r.LeavesOnly,

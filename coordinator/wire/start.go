@@ -5,15 +5,15 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// PhaseFrom reads how far an engine is. A phase of a later version is not known.
+// PhaseFrom converts the phase of an engine. A phase of a later version is unknown.
 func PhaseFrom(p bursarv1.Phase) ledger.Phase {
 	if _, known := bursarv1.Phase_name[int32(p)]; !known {
 		return ledger.PhaseUnknown
 	}
-	return ledger.Phase(p) //nolint:gosec // the numbers are the same, a test holds it
+	return ledger.Phase(p) //nolint:gosec // a test checks that the numbers are equal
 }
 
-// startMessage fills in what is known of an engine's start.
+// startMessage adds the start of an engine to an allocation.
 func startMessage(m *bursarv1.Allocation, s *ledger.Start) {
 	if s == nil {
 		return
@@ -35,7 +35,8 @@ func startMessage(m *bursarv1.Allocation, s *ledger.Start) {
 	}
 }
 
-// startFrom reads the start of an agent's record. The commands of launches are in no record.
+// startFrom converts the start in an agent's record. Records do not contain the commands of
+// launches.
 func startFrom(m *bursarv1.Allocation) *ledger.Start {
 	s := &ledger.Start{
 		Name: CleanText(m.GetName()), Phase: PhaseFrom(m.GetPhase()), PhaseSince: instantFrom(m.GetPhaseTime()),

@@ -13,19 +13,19 @@ import (
 // mostCPUTime is more than the processor time of any engine: 100 processors for a year.
 const mostCPUTime = 100 * 365 * 24 * time.Hour
 
-// PeakFrom reads the most that an engine used, as the caller of a Release says it: memory and cpu,
-// as other peaks.
+// PeakFrom converts the highest use of an engine that the caller of a Release reports: memory and
+// cpu, like other peaks.
 func PeakFrom(m *bursarv1.Resource) (resource.Vector, error) {
 	return vectorFrom("measured_peak", m)
 }
 
-// PeakSourceFrom reads how a peak is known. A source of a later version is not known.
+// PeakSourceFrom converts the source of a peak. A source of a later version is unknown.
 func PeakSourceFrom(s bursarv1.PeakSource) ledger.PeakSource {
 	return ledger.PeakSourceOf(int32(s))
 }
 
-// CPUTimeFrom reads what an agent says of the processor time of an engine; 0: it is not known, or
-// cannot be.
+// CPUTimeFrom converts an agent's report of an engine's processor time; 0 if it is unknown or
+// impossible.
 func CPUTimeFrom(m *durationpb.Duration) time.Duration {
 	if m == nil || !m.IsValid() {
 		return 0
@@ -36,7 +36,7 @@ func CPUTimeFrom(m *durationpb.Duration) time.Duration {
 	return 0
 }
 
-// cpuTimeMessage is nil for 0: it is not known.
+// cpuTimeMessage converts a processor time; nil for 0, which is unknown.
 func cpuTimeMessage(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil

@@ -11,28 +11,29 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// Certificates tells which client certificate is good at this moment; *credential.Server is one.
+// Certificates verifies client certificates against the current files. *credential.Server
+// implements it.
 type Certificates interface {
-	// Verify returns the certificate that the other end has shown, or nil if it has shown none.
+	// Verify returns the client certificate of a connection, or nil if the client presented none.
 	Verify(state *tls.ConnectionState) (*x509.Certificate, error)
 }
 
-// Authenticator knows who is at the other end of a connection.
+// Authenticator finds the identity of a caller from its token or its client certificate.
 type Authenticator struct {
-	// Identities are looked up by tokens. Nil: there are none.
+	// Identities returns the identities with tokens. Nil: the server accepts no tokens.
 	Identities func() *Identities
-	// Certificates of clients. Nil: they show none.
+	// Certificates verifies client certificates. Nil: the server accepts none.
 	Certificates Certificates
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Set reports whether anybody can be known at all.
+// Set reports whether the authenticator has a source of identities.
 func (a *Authenticator) Set() bool { return a.Identities != nil || a.Certificates != nil }
 
-// UnknownError refuses a caller that is not known.
+// UnknownError refuses a caller that the server cannot authenticate.
 type UnknownError struct {
-	// Wrong is what is wrong with what was shown, Want what would be right.
+	// Wrong describes the fault in the credentials, Want a correct value.
 	Wrong, Want string
 	Err         error // nil if there is none
 }
@@ -44,8 +45,8 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// Authenticate says who shows these headers over this connection: the owner of the token, or of
-// the certificate if there is no token. The error is an *UnknownError.
+// Authenticate returns the identity of the caller that sent these headers over this connection: the
+// owner of the token, or of the certificate if there is no token. The error is an *UnknownError.
 func (a *Authenticator) Authenticate(header http.Header, state *tls.ConnectionState) (identity.Actor, error) {
 	if authorization := header.Values("Authorization"); len(authorization) > 0 {
 		return a.byToken(authorization)
@@ -64,7 +65,7 @@ func (a *Authenticator) Authenticate(header http.Header, state *tls.ConnectionSt
 	return ofSubject(leaf)
 }
 
-// nothing refuses a caller that shows nothing.
+// nothing refuses a caller without credentials.
 func (a *Authenticator) nothing() error {
 	want := "a token (header Authorization: Bearer TOKEN; BURSAR_TOKEN or --token-file of the command line)"
 	switch {
@@ -100,7 +101,7 @@ func (a *Authenticator) byToken(authorization []string) (identity.Actor, error) 
 	return entry.Actor, nil
 }
 
-// ofSubject is who a certificate says its owner is.
+// ofSubject returns the identity in the subject of a certificate.
 func ofSubject(leaf *x509.Certificate) (identity.Actor, error) {
 	wrong := fmt.Sprintf("client certificate of %q", leaf.Subject.String())
 	var said []string

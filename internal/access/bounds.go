@@ -11,20 +11,20 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Bounds are the most that a host may announce of itself, as the identity of its agent says.
+// Bounds are the most that a host may announce of itself. They come from the identity of its agent.
 type Bounds struct {
-	// Capacity bounds the dimensions that it lists; a custom countable that it does not list is not
-	// allowed. Nil: nothing is bounded.
+	// Capacity bounds the dimensions that it lists. It removes custom countables that it does not
+	// list. Nil: no bound.
 	Capacity *resource.Vector
-	// Labels are the values that each label may have, where * stands for any. A label that is not
-	// listed is not allowed. Nil: nothing is bounded.
+	// Labels are the allowed values of each label; * allows any value. A label that is not listed
+	// is not allowed. Nil: no bound.
 	Labels map[string][]string
 }
 
-// BoundsOf returns the bounds of a host, by its agent's identities; nil: none.
+// BoundsOf returns the bounds of a host from its agent's identities; nil if it has none.
 func (i *Identities) BoundsOf(host string) *Bounds { return i.bounds[host] }
 
-// CutCapacity returns a capacity within the bounds, and the excess in words.
+// CutCapacity returns the part of a capacity within the bounds, and describes the excess.
 func (b *Bounds) CutCapacity(capacity resource.Vector) (cut resource.Vector, excess []string) {
 	if b == nil || b.Capacity == nil {
 		return capacity, nil
@@ -42,7 +42,7 @@ func (b *Bounds) CutCapacity(capacity resource.Vector) (cut resource.Vector, exc
 			excess = append(excess, fmt.Sprintf("%s: %s, cut to %s", dimension, resource.FormatQuantity(dimension, quantity), resource.FormatQuantity(dimension, most)))
 		}
 	}
-	// a host that says nothing of a dimension would not be limited in it
+	// a host that does not announce a dimension would have no limit in it
 	for dimension, most := range b.Capacity.All() {
 		if !cut.Has(dimension) && (dimension == resource.Memory || dimension == resource.CPU || dimension == resource.Instances) {
 			cut = cut.With(dimension, most)
@@ -52,7 +52,7 @@ func (b *Bounds) CutCapacity(capacity resource.Vector) (cut resource.Vector, exc
 	return cut, excess
 }
 
-// CutLabels returns the labels that the bounds allow, and the others in words.
+// CutLabels returns the labels that the bounds allow, and describes the others.
 func (b *Bounds) CutLabels(labels label.Set) (cut label.Set, excess []string) {
 	if b == nil || b.Labels == nil {
 		return labels, nil
@@ -67,7 +67,7 @@ func (b *Bounds) CutLabels(labels label.Set) (cut label.Set, excess []string) {
 	return cut, excess
 }
 
-// bounds reads the bounds of the agent's host; nil: none.
+// bounds reads the bounds of the agent's host; nil if the identity has none.
 func (l identityYAML) bounds() (*Bounds, *wrongField) {
 	if l.Capacity == nil && l.Labels == nil {
 		return nil, nil
@@ -101,7 +101,7 @@ func (l identityYAML) bounds() (*Bounds, *wrongField) {
 	return b, nil
 }
 
-// format writes the bounds as a file has them.
+// format writes the bounds in the form of the file.
 func (b *Bounds) format(add func(key, value string)) {
 	if b == nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// Format writes an identity as it stands in a file, with this before each line.
+// Format writes an identity in the form of the file, with indent before each line.
 func Format(e Entry, indent string) string {
 	var b strings.Builder
 	add := func(key, value string) { fmt.Fprintf(&b, "%s  %s: %s\n", indent, key, value) }
@@ -56,7 +56,7 @@ func Format(e Entry, indent string) string {
 	return b.String()
 }
 
-// plainWord is what YAML takes for a text without quotes.
+// plainWord matches a text that YAML reads as a string without quotes.
 var plainWord = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9._-]*$`)
 
 func quoted(text string) string {
@@ -70,7 +70,7 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
-// EditError says that a file is laid out so that it cannot be changed without a person.
+// EditError says that the layout of a file lets only a person change it.
 type EditError struct{ File, Want string }
 
 func (e *EditError) Error() string {
@@ -83,7 +83,7 @@ var (
 )
 
 // Append returns a file's content with one more identity at its end; comments and layout stay.
-// Errors: *yamlfile.Error of the file as it is or would be, *EditError.
+// Errors: *yamlfile.Error about the old or the new content, *EditError.
 func Append(name string, content []byte, e Entry) ([]byte, error) {
 	indent := "  "
 	if len(bytes.TrimSpace(content)) == 0 {
@@ -117,7 +117,7 @@ func Append(name string, content []byte, e Entry) ([]byte, error) {
 	return changed, nil
 }
 
-// taken points to the identity that has a name already.
+// taken points to the identity that already has a name.
 func taken(file string, content []byte, index int, name string) error {
 	doc, err := yamlfile.Parse(file, content)
 	if err != nil {
@@ -128,7 +128,7 @@ func taken(file string, content []byte, index int, name string) error {
 }
 
 // Remove returns a file's content without an identity; comments and layout stay. Errors:
-// *yamlfile.Error of the file as it is, *EditError, *MissingError.
+// *yamlfile.Error about the old content, *EditError, *MissingError.
 func Remove(name string, content []byte, who string) ([]byte, error) {
 	before, err := Parse(name, content)
 	if err != nil {
@@ -149,7 +149,7 @@ func Remove(name string, content []byte, who string) ([]byte, error) {
 		to = begin(at + 1)
 	}
 	for to > from+1 && remark(lines[to-1]) {
-		to-- // it belongs to what comes after
+		to-- // the line belongs to the next identity
 	}
 	changed := strings.Join(slices.Delete(slices.Clone(lines), from, to), "")
 	want := slices.Delete(slices.Clone(before.entries), at, at+1)
@@ -163,7 +163,7 @@ func Remove(name string, content []byte, who string) ([]byte, error) {
 	return []byte(changed), nil
 }
 
-// MissingError says that a file has no such identity.
+// MissingError says that a file has no identity of this name.
 type MissingError struct{ File, Name string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s: no identity %q", e.File, e.Name) }
@@ -177,8 +177,8 @@ func same(a, b []Entry) bool {
 	return slices.EqualFunc(a, b, func(a, b Entry) bool { return Format(a, "") == Format(b, "") })
 }
 
-// NewEntry makes an identity with one token, as a file that says these words would. The error is
-// what such a file would be refused for.
+// NewEntry makes an identity with one token, as if it had been read from a file. Its error is the
+// one that Parse would return for that file.
 func NewEntry(role identity.Role, name, host string, users, mayLaunch []string, priority bool, notAfter time.Time, token string) (Entry, error) {
 	e := Entry{Actor: actorOf(role, name), Hashes: []string{Hash(token)}, NotAfter: notAfter}
 	e.Actor.Host, e.Actor.MayLaunch = host, mayLaunch
@@ -191,7 +191,7 @@ func NewEntry(role identity.Role, name, host string, users, mayLaunch []string, 
 	}
 	e.Actor.Priority = e.Actor.Priority || priority
 	text := Format(e, "")
-	// What is said is read, also if the role has it by itself.
+	// Parse must see each field that the caller set, even if the role implies it.
 	if priority && role != identity.Submitter {
 		text += "  priority: true\n"
 	}

@@ -14,8 +14,7 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// maxFile is the size in bytes above which a file is refused unread: 40,000 identities take a half
-// of it.
+// maxFile is the largest size in bytes of a file that is read: 40,000 identities take half of it.
 const maxFile = 8 << 20
 
 // File is a file of identities that is read again when it changes.
@@ -25,12 +24,12 @@ type File struct {
 	current atomic.Pointer[Identities]
 
 	mu    sync.Mutex
-	sum   [sha256.Size]byte // guarded by mu: of the content that was last looked at
-	wrong string            // guarded by mu: what is wrong with it; empty if it is in use
+	sum   [sha256.Size]byte // guarded by mu: of the content that was last checked
+	wrong string            // guarded by mu: the fault of that content; empty if it is in use
 }
 
-// Open reads the file for the first time; it must be right. Errors: *yamlfile.Error, and those of
-// the file.
+// Open reads the file for the first time and refuses a wrong one. Errors: *yamlfile.Error, and
+// those of the file.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
 	data, err := ReadFile(path)
@@ -46,7 +45,7 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// ModeError refuses a file of identities that everybody on the machine may write to.
+// ModeError refuses a file of identities that every user of the machine can write to.
 type ModeError struct {
 	File string
 	Mode fs.FileMode
@@ -56,7 +55,7 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("%s: mode %04o: everybody on this machine could make themselves admin: want chmod 0640", e.File, e.Mode)
 }
 
-// ReadFile returns the content of a file that only its owner and group can have written. Errors:
+// ReadFile returns the content of a file that only its owner and group can write. Errors:
 // *ModeError, and those of the file.
 func ReadFile(path string) ([]byte, error) {
 	file, info, err := regularfile.Open(path)
@@ -77,10 +76,10 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Identities returns what the file says, or said when it was last right.
+// Identities returns the content of the file at the time when it was last right.
 func (f *File) Identities() *Identities { return f.current.Load() }
 
-// Watch takes changes over until ctx ends: all of the file, or nothing of it.
+// Watch calls Refresh each interval until ctx ends.
 func (f *File) Watch(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -94,13 +93,14 @@ func (f *File) Watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Refresh takes a change over, if there is one. What is wrong with a file is logged once.
+// Refresh reads the file and, if it has changed, replaces all identities or none. It logs each
+// fault once.
 func (f *File) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := ReadFile(f.path)
 	if err != nil {
-		f.sum = [sha256.Size]byte{} // whatever comes next is new
+		f.sum = [sha256.Size]byte{} // the next content counts as new
 		f.faultLocked(err)
 		return
 	}
@@ -126,7 +126,7 @@ func (f *File) faultLocked(err error) {
 	f.wrong = err.Error()
 }
 
-// Warnings says what is wrong with the file as it is.
+// Warnings describes the current fault of the file.
 func (f *File) Warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

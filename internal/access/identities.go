@@ -14,26 +14,26 @@ import (
 // Entry is one identity of a file.
 type Entry struct {
 	Actor identity.Actor
-	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged
-	// more.
+	// Hashes are the hashes of its tokens, as Hash makes them. There is more than one while one
+	// token replaces another.
 	Hashes []string
-	// NotAfter ends it; zero: never.
+	// NotAfter is when the identity ends; zero: never.
 	NotAfter time.Time
-	// Bounds are those of the host that an agent speaks for; nil: none.
+	// Bounds are those of the agent's host; nil if there are none.
 	Bounds *Bounds
 }
 
-// Identities are those of one file, by the hash of their tokens.
+// Identities are the identities of one file, indexed by the hashes of their tokens.
 type Identities struct {
 	entries []Entry
 	byHash  map[string]int     // index into entries
 	bounds  map[string]*Bounds // by host
 }
 
-// Entries returns them in the order of the file. The caller must not change them.
+// Entries returns the identities in the order of the file. The caller must not change them.
 func (i *Identities) Entries() []Entry { return i.entries }
 
-// byToken finds the identity that a token is one of.
+// byToken finds the identity that owns a token.
 func (i *Identities) byToken(token string) (Entry, bool) {
 	at, found := i.byHash[Hash(token)]
 	if !found {
@@ -42,7 +42,7 @@ func (i *Identities) byToken(token string) (Entry, bool) {
 	return i.entries[at], true
 }
 
-// document and identityYAML are the form of a file.
+// document and identityYAML are the schema of the file.
 type document struct {
 	Identities []identityYAML `yaml:"identities"`
 }
@@ -53,15 +53,15 @@ type identityYAML struct {
 	// Role is reader, submitter, agent, operator, admin or coordinator.
 	Role yamlfile.Scalar `yaml:"role"`
 	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits. It is a list while one
-	// token replaces another. The token itself is never here. An agent that is known by its
-	// certificate needs none: then the identity is for capacity and labels alone.
+	// token replaces another. The token itself is never here. An agent with a client certificate
+	// needs no hash: then the identity only bounds capacity and labels.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
 	// Users are the users that a submitter or an operator may act as; "*" is all.
 	Users []yamlfile.Scalar `yaml:"users"`
 	// Priority allows a submitter to set priorities other than 0. Default false.
 	Priority yamlfile.Scalar `yaml:"priority"`
-	// MayLaunch are the accounts on hosts as which a submitter, an operator or an admin may have
-	// engines launched there, each by its name. Default: none.
+	// MayLaunch lists the operating system accounts, by name, under which a submitter, an operator
+	// or an admin may launch engines on hosts. Default: none.
 	MayLaunch []yamlfile.Scalar `yaml:"mayLaunch"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
@@ -77,10 +77,11 @@ type identityYAML struct {
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 
-// ofIdentities is what every file of identities has somewhere.
+// ofIdentities matches a word that every file of identities contains.
 var ofIdentities = regexp.MustCompile(`\bidentities\b`)
 
-// Bounds of names, which stand before an @ and behind a colon in others, and of hashes.
+// The patterns of names and hashes. Other names contain an identity's name before @ or after a
+// colon.
 var (
 	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
 	hashPattern = regexp.MustCompile("^" + hashPrefix + "[0-9a-f]{64}$")
@@ -91,8 +92,8 @@ const (
 	wantHash = "sha256: and the 64 hex digits of the token's SHA-256, as bursar token create writes them; never the token itself"
 )
 
-// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It
-// never shows what stands in place of a hash, which may be a token.
+// Parse reads a file of identities; only errors use name. The error is a *yamlfile.Error. It never
+// shows the value in the place of a hash, because that value may be a token.
 func Parse(name string, data []byte) (*Identities, error) {
 	var d document
 	doc, err := yamlfile.Parse(name, data)
@@ -137,7 +138,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	return all, nil
 }
 
-// nameOf is the identity that has a hash already.
+// nameOf returns the name of the identity that already has a hash.
 func (i *Identities) nameOf(at int, current Entry) string {
 	if at < len(i.entries) {
 		return i.entries[at].Actor.Name
@@ -145,7 +146,7 @@ func (i *Identities) nameOf(at int, current Entry) string {
 	return current.Actor.Name
 }
 
-// withoutLines leaves out the lines of the file that an error would show.
+// withoutLines removes the excerpt of the file from an error.
 func withoutLines(err error) error {
 	e, ok := errors.AsType[*yamlfile.Error](err)
 	if !ok {
@@ -154,10 +155,10 @@ func withoutLines(err error) error {
 	return &yamlfile.Error{File: e.File, Line: e.Line, Column: e.Column, Field: e.Field, Reason: e.Reason}
 }
 
-// wrongField is what is wrong with an identity.
+// wrongField is the fault of one field of an identity.
 type wrongField struct{ field, reason string }
 
-// entry reads an identity.
+// entry converts one identity of the file.
 func (l identityYAML) entry() (Entry, *wrongField) {
 	var e Entry
 	name := l.Name.String()
@@ -202,7 +203,7 @@ func (l identityYAML) hashes(e *Entry) *wrongField {
 	return nil
 }
 
-// rights reads what an identity may touch; each field has roles that it means something to.
+// rights reads the rights of an identity. It refuses a field that has no meaning for the role.
 func (l identityYAML) rights(a *identity.Actor) *wrongField {
 	mayAct := a.Role == identity.Submitter || a.Role == identity.Operator
 	switch {
@@ -255,10 +256,10 @@ func (l identityYAML) actsAs(a *identity.Actor) *wrongField {
 	return nil
 }
 
-// accountPattern is what accounts may be named.
+// accountPattern matches the valid names of operating system accounts.
 var accountPattern = regexp.MustCompile(`^[a-zA-Z0-9_.@+\\-]{1,256}$`)
 
-// launchesAs reads the accounts as which an identity may have engines launched.
+// launchesAs reads the accounts under which an identity may launch engines.
 func (l identityYAML) launchesAs(a *identity.Actor) *wrongField {
 	if len(l.MayLaunch) > 0 && a.Role != identity.Submitter && a.Role != identity.Operator && a.Role != identity.Admin {
 		return &wrongField{"mayLaunch", fmt.Sprintf("means nothing for the role %s: want it for submitter, operator and admin only", a.Role)}
@@ -272,7 +273,7 @@ func (l identityYAML) launchesAs(a *identity.Actor) *wrongField {
 	return nil
 }
 
-// actorOf is what a role is worth by itself.
+// actorOf returns an actor with the rights that its role always has.
 func actorOf(role identity.Role, name string) identity.Actor {
 	return identity.Actor{
 		Name: name, Role: role, Anyone: role == identity.Admin, Admin: role == identity.Admin,
@@ -280,7 +281,7 @@ func actorOf(role identity.Role, name string) identity.Actor {
 	}
 }
 
-// ParseTime reads a time such as 2027-01-31T12:00:00Z, or a day, which is good to its end.
+// ParseTime reads a time such as 2027-01-31T12:00:00Z, or a day, which stands for its end (UTC).
 func ParseTime(text string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day.AddDate(0, 0, 1), nil

@@ -2,10 +2,10 @@ package access
 
 import "github.com/bursar/bursar/internal/identity"
 
-// MaySeeOutput reports whether an actor may see what an engine of a user printed. It is the only
-// place that decides this. Operators and admins see everybody's output. A submitter sees the output
-// of the users that it may act as. All other roles see none: the right to make one call about
-// allocations of any user (Rule.AsAnyone) does not count.
+// MaySeeOutput reports whether an actor may see the output of a user's engines. It is the only
+// place that decides this. Operators and admins see the output of all users. A submitter sees the
+// output of the users that it may act as. All other roles see none: the right to make one call
+// about allocations of any user (Rule.AsAnyone) does not count.
 func MaySeeOutput(actor identity.Actor, user string) bool {
 	switch actor.Effective() {
 	case identity.Operator, identity.Admin:

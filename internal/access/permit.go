@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// DeniedError refuses what a known caller may not do.
+// DeniedError refuses an operation to an authenticated caller that lacks the right.
 type DeniedError struct {
-	// Actor is who asked, What they may not do. Want is who may, or what to do instead.
+	// Actor is the caller, What the operation, Want the callers with the right or another way.
 	Actor, What, Want string
 }
 
@@ -17,10 +17,10 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%s may not %s: want %s", e.Actor, e.What, e.Want)
 }
 
-// ActFor returns in whose name a call is made: that of its maker, or the one in the header
-// identity.Header if the maker may act for others. An agent may act for callers of its own host,
-// none of whom is an operator; a coordinator may act for everybody. The error is a *DeniedError,
-// or says that the header cannot be read.
+// ActFor returns the actor in whose name a call is made: its maker, or the actor in the header
+// identity.Header if the maker may act for others. An agent may act for callers of its own host, as
+// submitters only. A coordinator may act for all callers. The error is a *DeniedError, or a parse
+// error of the header.
 func ActFor(maker identity.Actor, header string) (identity.Actor, error) {
 	if header == "" {
 		return maker, nil
@@ -47,9 +47,9 @@ func ActFor(maker identity.Actor, header string) (identity.Actor, error) {
 	}
 }
 
-// Permit returns the actor with what a rule gives its role for this one call. maker is who made
-// the call, actor is the one in whose name it was made. Both are the same if the call is the
-// maker's own. The error is a *DeniedError.
+// Permit returns the actor with the rights that a rule adds for this one call. maker made the call,
+// in the name of actor. Both are the same if the maker calls for itself. The error is a
+// *DeniedError.
 func (r Rule) Permit(maker, actor identity.Actor, procedure string) (identity.Actor, error) {
 	role := actor.Effective()
 	vouched := maker.Effective() == identity.Agent && role != identity.Agent

@@ -8,20 +8,20 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Rule says who may call a procedure, and what of it is worth recording.
+// Rule lists the roles that may call a procedure, and the roles whose calls are audited.
 type Rule struct {
-	// Open needs no identity at all.
+	// Open means that the call needs no identity.
 	Open bool
-	// OpenHere needs none from this machine.
+	// OpenHere means that the call needs no identity if it comes from this machine.
 	OpenHere bool
-	// Roles may call it.
+	// Roles are the roles that may make the call.
 	Roles []identity.Role
-	// AsAnyone are those of Roles that act on what is anybody's with it, whatever users they may
-	// act as.
+	// AsAnyone lists the roles of Roles that may use the call on the allocations of every user,
+	// whatever users they may act as.
 	AsAnyone []identity.Role
 	// Recorded are the roles whose calls go into the audit log even if they are allowed.
 	Recorded []identity.Role
-	// Vouched lets an agent make it in the name of a caller of its host.
+	// Vouched lets an agent make the call in the name of a caller of its host.
 	Vouched bool
 }
 
@@ -31,7 +31,7 @@ func (r Rule) Allows(role identity.Role) bool { return slices.Contains(r.Roles, 
 // Records reports whether a call of this role goes into the audit log even if it is allowed.
 func (r Rule) Records(role identity.Role) bool { return slices.Contains(r.Recorded, role) }
 
-// Who lists the roles for a message.
+// Who lists the roles, for messages.
 func (r Rule) Who() string {
 	names := make([]string, len(r.Roles))
 	for i, role := range r.Roles {
@@ -41,8 +41,8 @@ func (r Rule) Who() string {
 }
 
 // RuleOf returns the rule of a path: a procedure such as /bursar.v1.HostService/Drain, or a page
-// such as /metrics. A procedure of ours that is not in the table is for admins only. Any other
-// page is for those who may read everything.
+// such as /metrics. Only admins may call a procedure of Bursar that is not in the table. All roles
+// may read any other page.
 func RuleOf(path string) Rule {
 	if rule, found := procedures()[path]; found {
 		return rule
@@ -61,7 +61,7 @@ func RuleOf(path string) Rule {
 
 func readers() []identity.Role { return identity.Roles() }
 
-// procedures is the table of permissions. It has everything that a role may do.
+// procedures returns the complete table of permissions.
 func procedures() map[string]Rule { return table }
 
 const (
@@ -73,8 +73,8 @@ const (
 	coordinator = identity.Coordinator
 )
 
-// Agents read what concerns their host, not the whole cluster's allocations; List, Get, Watch and
-// Explain of allocations are cut down to their host.
+// Agents read only what concerns their host: List, Get, Watch and Explain of allocations filter by
+// the host of the agent.
 var table = map[string]Rule{
 	bursarv1connect.AllocationServiceAllocateProcedure: writes(),
 	bursarv1connect.AllocationServiceConfirmProcedure:  writes(),
@@ -104,12 +104,12 @@ var table = map[string]Rule{
 	bursarv1connect.HostServiceGetProcedure:        {Roles: readers()},
 	bursarv1connect.HostServiceListProcedure:       {Roles: readers()},
 
-	// No call through an agent: a host's agent vouches for nobody who starts engines elsewhere.
+	// No call through an agent: an agent vouches for no caller that starts engines on other hosts.
 	bursarv1connect.EngineServiceStartProcedure: {Roles: []identity.Role{submitter, operator, admin}, Recorded: []identity.Role{submitter, operator, admin}},
 	bursarv1connect.EngineServiceWaitProcedure:  {Roles: readers(), Vouched: true},
-	// As Stop. An agent sends its own host's engines signals without a coordinator.
+	// Like Stop. An agent sends signals to the engines of its own host without a coordinator.
 	bursarv1connect.EngineServiceSignalProcedure: intervenes(submitter, operator, admin),
-	// The roles that may see output at all (MaySeeOutput). An agent reads that of its host itself.
+	// The roles that may see output (MaySeeOutput). An agent reads the output of its host itself.
 	bursarv1connect.EngineServiceLogsProcedure:      {Roles: []identity.Role{submitter, operator, admin}},
 	bursarv1connect.EngineServiceOrderLogsProcedure: {Roles: []identity.Role{submitter, operator, admin}},
 
@@ -131,19 +131,19 @@ var table = map[string]Rule{
 	bursarv1connect.ClusterServiceWatchProcedure:  {Roles: []identity.Role{reader, submitter, operator, admin, coordinator}},
 }
 
-// writes is what callers do with their own allocations; an agent does it in the name of its host's
-// callers, and not in its own.
+// writes is the rule of calls on a caller's own allocations. An agent makes them only in the name
+// of the callers of its host.
 func writes() Rule {
 	return Rule{Roles: []identity.Role{submitter, operator, admin}, Vouched: true}
 }
 
-// intervenes is what an operator also does with allocations of others. recorded are the roles
-// whose calls are recorded.
+// intervenes is the rule of calls that an operator may also make on the allocations of other users.
+// The calls of the recorded roles are audited.
 func intervenes(recorded ...identity.Role) Rule {
 	rule := writes()
 	rule.AsAnyone, rule.Recorded = []identity.Role{operator}, recorded
 	return rule
 }
 
-// administers is what these roles do, always recorded.
+// administers is the rule of calls that only these roles may make; all are audited.
 func administers(roles ...identity.Role) Rule { return Rule{Roles: roles, Recorded: roles} }

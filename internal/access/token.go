@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// tokenPrefix lets people, and programs that look for secrets in code, recognize a token.
+	// tokenPrefix lets people, and programs that search code for secrets, recognize a token.
 	tokenPrefix = "bursar_"
 	tokenBytes  = 32
 	hashPrefix  = "sha256:"
 )
 
-// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. It is kept
-// nowhere; a file of identities has its Hash.
+// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. Bursar does not
+// keep the token; a file of identities has its Hash.
 func NewToken() string { return newToken(rand.Reader) }
 
 func newToken(random io.Reader) string {
@@ -28,7 +28,7 @@ func newToken(random io.Reader) string {
 	return tokenPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret))
 }
 
-// Hash is what a file of identities keeps of a token.
+// Hash returns the hash of a token, in the form of a file of identities.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])

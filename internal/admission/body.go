@@ -14,9 +14,8 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Body bounds the body of a request by what it becomes: it is decompressed here, whatever the
-// protocol, as far as the limit and the caller's bytes go, so that no handler ever decompresses
-// anything.
+// Body bounds the decompressed body of a request. It decompresses the body itself, whatever the
+// protocol, up to the limit and the caller's bytes, so that no handler ever decompresses anything.
 func Body(r *http.Request, b Bounds) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -36,25 +35,24 @@ func Body(r *http.Request, b Bounds) {
 	r.Body = &body{Reader: from, Closer: r.Body}
 }
 
-// body is what a handler reads.
+// body is the bounded body that a handler reads.
 type body struct {
 	io.Reader
 	io.Closer
 }
 
-// Bounds are those of a request's messages; all but one procedure have one message.
+// Bounds are those of a request's messages. A request of all procedures but one has one message.
 type Bounds struct {
 	// Limit is the size of the largest message, in bytes.
 	Limit int64
-	// Intake counts what is held.
+	// Intake counts the bytes that are held.
 	Intake *Intake
-	// TooLarge words the refusal of a message that is larger.
+	// TooLarge returns the error that refuses a larger message.
 	TooLarge func() error
-	// Whole is called when a message has come and before it is passed on to its end; an error
-	// refuses it.
+	// Whole is called when a message has come and before its end is passed on. An error refuses it.
 	Whole func(size int64) error
-	// Single says that there is one message, and that Whole is called only when the body has
-	// ended: from then on nothing waits for the network.
+	// Single says that there is one message, and that Whole is called only when the body has ended:
+	// from then on nothing waits for the network.
 	Single bool
 	// Unending says that there are any number of messages, of which one is held at a time.
 	Unending bool
@@ -62,18 +60,19 @@ type Bounds struct {
 
 // IsFramed reports whether each message of a body has a head: a byte of flags, and four of length.
 // As package connect does, it ignores the case of the media type. Otherwise a body that connect
-// takes for another kind would be decompressed behind the bounds.
+// takes for another kind would be decompressed outside of the bounds.
 func IsFramed(r *http.Request) bool {
 	kind := strings.TrimSpace(strings.ToLower(r.Header.Get("Content-Type")))
 	return strings.HasPrefix(kind, "application/grpc") || strings.HasPrefix(kind, "application/connect+")
 }
 
-// framesCompressed reports whether messages may be compressed in the way that is known here.
+// framesCompressed reports whether messages may be compressed with gzip, the only known
+// compression.
 func framesCompressed(h http.Header) bool {
 	return h.Get("Grpc-Encoding") == "gzip" || h.Get("Connect-Content-Encoding") == "gzip"
 }
 
-// boundedReader reads one message. What goes beyond a bound is an error, and stays one.
+// boundedReader reads one message. If the message exceeds a bound, this and all later reads fail.
 type boundedReader struct {
 	Bounds
 
@@ -132,7 +131,7 @@ func (i *gzipReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// end gives the reader back, and words an error of what was sent.
+// end returns the inflater to the pool, and converts an error in the compressed data.
 func (i *gzipReader) end(err error) error {
 	inflaters.Put(i.gzip)
 	i.gzip, i.err = nil, err
@@ -145,7 +144,7 @@ func (i *gzipReader) end(err error) error {
 const (
 	headSize       = 5
 	flagCompressed = 1
-	// maxRest is how much may come after a single message: an end that some protocols have.
+	// maxRest bounds the bytes after a single message: some protocols have an end of the stream.
 	maxRest = 64
 )
 
@@ -173,7 +172,7 @@ func newEnvelopes(from io.Reader, b Bounds, compressed bool) *envelopes {
 	return e
 }
 
-// readRest reads what comes after a single message, so that all of the body is there.
+// readRest reads the bytes after a single message, so that the whole body has come.
 func (e *envelopes) readRest() error {
 	rest, err := io.ReadAll(io.LimitReader(e.from, maxRest+1))
 	if err == nil && len(rest) > maxRest {
@@ -202,14 +201,14 @@ func (e *envelopes) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it has its code
 }
 
-// next reads the head of the next message, and the message too if it is compressed: its length
-// stands before it.
+// next reads the head of the next message. It also reads the message if it is compressed, because
+// the decompressed length stands before it.
 func (e *envelopes) next() error {
 	if _, err := io.ReadFull(e.from, e.storage[:]); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
 	}
 	if e.Unending {
-		e.Intake.End() // the message before was taken
+		e.Intake.End() // the handler has taken the previous message
 	}
 	size := int64(binary.BigEndian.Uint32(e.storage[1:]))
 	if size > e.Limit {
@@ -230,7 +229,7 @@ func (e *envelopes) next() error {
 	return nil
 }
 
-// exactReader reads so many bytes; fewer are an error.
+// exactReader reads exactly left bytes; fewer are an error.
 type exactReader struct {
 	from io.Reader
 	left int64
@@ -247,7 +246,7 @@ func (e *exactReader) Read(p []byte) (int, error) {
 	e.left -= int64(n)
 	switch {
 	case e.left == 0:
-		return n, io.EOF // at once: a reader who knows the size asks for no more
+		return n, io.EOF // at once: a reader that knows the size does not read again
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}

@@ -13,70 +13,69 @@ import (
 )
 
 // ConnectionLimits bound the connections of a server. Unknown, Address and Nameless are for a
-// server that learns from requests who calls.
+// server that learns the caller's identity from the requests.
 type ConnectionLimits struct {
 	// Unknown is how many connections without an identity yet may be open, Address how many of
-	// these one remote address may have. Beyond that, the oldest of them is closed for the new
-	// one, whatever it does: a caller who is to be answered at all can connect.
+	// these one remote address may have. Beyond that, the oldest of them is closed for the new one,
+	// even if it is busy: so a caller can always connect to show its identity.
 	Unknown, Address int
-	// Known is how many may be open of callers with an identity, Caller how many one of them may
-	// have.
+	// Known is how many connections of callers with an identity may be open, Caller how many one
+	// caller may have.
 	Known, Caller int
-	// Streams is how many requests one connection of HTTP/2 may have under way, also such as were
-	// reset. The next one is not read before one of them has ended. 0: no bound.
+	// Streams is how many requests one HTTP/2 connection may have in flight, reset ones included.
+	// The server does not read the next one before one of them has ended. 0: no bound.
 	Streams int
-	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are
-	// smaller for it: refusals and the log say so. 0: they are not.
+	// KnownOf and CallerOf are the limit of descriptors of this process, if it lowers Known and
+	// Caller. Refusals and the log then name it. 0: it does not.
 	KnownOf, CallerOf int
-	// First is how long a connection may take until its first request has come.
+	// First is how long a connection may take to send its first request.
 	First time.Duration
-	// Nameless is how long a request may take until it is answered, on a connection without an
-	// identity.
+	// Nameless bounds the time from a request to its answer on a connection without an identity.
 	Nameless time.Duration
 }
 
-// ConnectionOptions are what Connections asks and tells.
+// ConnectionOptions are the callbacks of Connections.
 type ConnectionOptions struct {
-	// OwnerOf says what a connection counts on as long as it has no identity, if that is known;
-	// otherwise it counts on its remote address. It is asked before the next connection is
-	// accepted. Nil: it is never known.
+	// OwnerOf returns the account of a connection that has no identity yet. Without a result the
+	// connection counts on its remote address. It is called before the next connection is accepted.
+	// Nil: there is never a result.
 	OwnerOf func(net.Conn) Caller
-	// Refused is called for each connection that was refused, or closed for another one.
+	// Refused is called for each connection that is refused, or closed in favor of another one.
 	Refused func()
-	// Log takes a line about it, once a minute for each caller.
+	// Log gets a line about refusals, once a minute for each caller.
 	Log *slog.Logger
 }
 
-// Connections counts the connections of a server, and closes those that stand in the way of
-// others. Any goroutine may call it.
+// Connections counts the connections of a server, and closes connections to make room for others.
+// Any goroutine may call it.
 type Connections struct {
 	limits  ConnectionLimits
 	options ConnectionOptions
 	turns   *turns
 
 	mu         sync.Mutex
-	unknown    group      // guarded by mu; by the owner that they seem to have
+	unknown    group      // guarded by mu; by presumed owner
 	known      group      // guarded by mu; by caller
 	refusalLog refusalLog // guarded by mu
 }
 
-// group are connections by owner, each list from the oldest to the newest.
+// group holds connections by owner, each list from the oldest to the newest.
 type group struct {
 	of    map[string]*list.List // of *Connection
 	count int
 }
 
-// Connection is one that is counted.
+// Connection is one connection that Connections counts.
 type Connection struct {
 	net.Conn
 
 	owner      *Connections
 	first      *time.Timer            // set under the lock of owner, before anything else has the connection
-	calls      atomic.Int64           // under way
+	calls      atomic.Int64           // in flight
 	identified atomic.Bool            // its caller is known
-	work       atomic.Pointer[Work]   // nil: nothing is told of its requests
-	between    atomic.Bool            // the next bytes are the first ones of a request, and work is told
-	begun      atomic.Bool            // these have come, and count among calls
+	work       atomic.Pointer[Work]   // nil: there is no Work for its requests
+	between    atomic.Bool            // the next bytes begin a request, and work must be called
+	begun      atomic.Bool            // these bytes have come, and count as a call
 	counts     atomic.Pointer[Caller] // caller, for goroutines without the lock
 	streams
 
@@ -85,7 +84,7 @@ type Connection struct {
 	element *list.Element // nil: it is closed
 }
 
-// NewConnections returns one that has none.
+// NewConnections returns a Connections without connections.
 func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connections {
 	return &Connections{
 		limits: limits, options: options, turns: newTurns(), refusalLog: newRefusalLog(),
@@ -93,14 +92,14 @@ func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connect
 	}
 }
 
-// SetCaller replaces how many connections one caller may have.
+// SetCaller replaces the limit of connections of one caller.
 func (c *Connections) SetCaller(limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits.Caller = limit
 }
 
-// Listen counts what a listener accepts.
+// Listen counts the connections that a listener accepts.
 func (c *Connections) Listen(l net.Listener) net.Listener { return &countingListener{l, c} }
 
 type countingListener struct {
@@ -118,7 +117,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// ownerOf is what a connection counts on until an identity is shown.
+// ownerOf returns the account of a connection that has not shown an identity yet.
 func (c *Connections) ownerOf(conn net.Conn) Caller {
 	if c.options.OwnerOf != nil {
 		if caller := c.options.OwnerOf(conn); caller.counted() {
@@ -132,7 +131,7 @@ func (c *Connections) ownerOf(conn net.Conn) Caller {
 	return OfAddress(at.Addr())
 }
 
-// OfAddress is what a caller counts on who shows nothing but an address.
+// OfAddress returns the account of a caller that shows only an address.
 func OfAddress(address netip.Addr) Caller {
 	address = address.Unmap()
 	name := address.String()
@@ -170,7 +169,7 @@ func (c *Connections) add(conn net.Conn) *Connection {
 	return added
 }
 
-// refusedLocked says that a connection of a caller is closed, or not taken.
+// refusedLocked counts and logs a connection that is closed or refused.
 func (c *Connections) refusedLocked(caller Caller, because *excess) {
 	c.options.Refused()
 	if !c.refusalLog.shouldLog(caller.ID, time.Now()) {
@@ -183,7 +182,7 @@ func (c *Connections) refusedLocked(caller Caller, because *excess) {
 	log.Warn("connections of a caller are closed or refused, because there are too many", "caller", caller.Name, "who", because.who, "limit", because.limit)
 }
 
-// end closes a connection that is not counted any more; nil: there is none.
+// end closes a connection that is not counted any more. A nil connection is allowed.
 func (conn *Connection) end() {
 	if conn != nil {
 		_ = conn.Close()
@@ -210,25 +209,26 @@ func (g *group) remove(conn *Connection) {
 	}
 }
 
-// excess is a caller's connections, if one of them has to go before there can be one more.
+// excess holds connections of one caller, one of which must go before there can be another one.
 type excess struct {
 	*list.List
 
-	who   string // who may have so many
+	who   string // the caller, or all callers, of the limit
 	limit int
-	// other: they are another caller's. That caller has so many more that even a connection with a
-	// call under way may go.
+	// other means that they belong to another caller. That caller has so many more that even a
+	// connection with a call in flight may be closed.
 	other bool
-	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
+	// descriptors is the limit of descriptors of this process, if it lowers the limit; 0: it does
+	// not
 	descriptors int
 }
 
-// maximum is how many connections there may be, and of how many descriptors, if that is why.
+// maximum is a limit of connections, and the limit of descriptors if that lowers it.
 type maximum struct{ limit, of int }
 
-// excess is what keeps a caller from one more connection; nil: nothing. Once all callers together
-// have too many, it is the caller's own connections if these would be as many as anybody else's.
-// So callers with few keep theirs.
+// excess returns the connections, one of which must go before the caller can have another one; nil
+// if none must. Once all callers together have too many, one of the caller's own must go if no
+// other caller has more. So callers with few connections keep theirs.
 func (g *group) excess(caller Caller, one, all maximum) *excess {
 	own, have := g.of[caller.ID], 0
 	if own != nil {
@@ -258,7 +258,7 @@ func (c *excess) oldest() *Connection {
 	return conn
 }
 
-// idle is the oldest one that has no call under way; nil: there is none.
+// idle returns the oldest connection without a call in flight; nil if there is none.
 func (c *excess) idle() *Connection {
 	for element := c.Front(); element != nil; element = element.Next() {
 		if conn, _ := element.Value.(*Connection); conn.calls.Load() == 0 {
@@ -285,12 +285,12 @@ func (conn *Connection) Close() error {
 	return conn.Conn.Close() //nolint:wrapcheck // as the connection would say it
 }
 
-// NetConn is the connection itself.
+// NetConn returns the underlying connection.
 func (conn *Connection) NetConn() net.Conn { return conn.Conn }
 
 type connectionKey struct{}
 
-// Context is for http.Server.ConnContext: it lets requests know their connection.
+// Context is for http.Server.ConnContext: it stores the connection in the context of its requests.
 func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
 	if counted, ok := counted(conn); ok {
 		return context.WithValue(ctx, connectionKey{}, counted)
@@ -298,7 +298,7 @@ func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Contex
 	return ctx
 }
 
-// counted is the connection below one that a server has, if it is counted.
+// counted returns the counted connection below a server's connection.
 func counted(conn net.Conn) (c *Connection, ok bool) {
 	if secured, ok := conn.(*securedConn); ok {
 		return secured.counted, true
@@ -307,9 +307,9 @@ func counted(conn net.Conn) (c *Connection, ok bool) {
 	return c, ok
 }
 
-// Begin says that a request has come on its connection. It returns a function that says that the
-// request was answered. On a connection without an identity the request has the time of
-// ConnectionLimits.Nameless for that; then the connection is closed.
+// Begin counts a request of a connection. It returns the function to call when the request was
+// answered. On a connection without an identity, the request must be answered within
+// ConnectionLimits.Nameless; then the connection is closed.
 func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {
@@ -332,7 +332,7 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	}
 }
 
-// callEnded says that a call of the connection has ended.
+// callEnded counts the end of a call of the connection.
 func (conn *Connection) callEnded() {
 	conn.calls.Add(-1)
 	if conn.crowded.Load() {
@@ -340,17 +340,17 @@ func (conn *Connection) callEnded() {
 	}
 }
 
-// Identify says who owns the connection of a request. A connection stays its first caller's. If
-// its caller has one too many, the caller's oldest idle one is closed. If all have one too many,
-// one of the caller with the most is closed, if need be one with a call under way. An error
-// refuses the request: the caller has too many connections, and a call under way on each.
+// Identify sets the owner of the connection of a request. A connection keeps its first owner. If
+// the caller now has one too many, its oldest idle connection is closed. If all callers have one
+// too many, one of the caller with the most is closed, if need be one with a call in flight. An
+// error refuses the request: the caller has too many connections, and a call in flight on each.
 func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok || !caller.counted() || conn.identified.Load() {
 		return nil
 	}
 	c.mu.Lock()
-	// it is closed, or another request of it was faster
+	// the connection is closed, or another of its requests was faster
 	if conn.element == nil || conn.identified.Load() {
 		c.mu.Unlock()
 		return nil
@@ -368,8 +368,8 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// Admit counts a connection whose owner is known at once, as Identify does later; nil: it is
-// refused.
+// Admit counts a connection whose owner is known at once. It makes room as Identify does. Nil: the
+// connection is refused.
 func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	added := c.connection(conn, caller)
 	added.identified.Store(true)
@@ -389,8 +389,8 @@ func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	return added
 }
 
-// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there
-// was room.
+// makeRoomLocked removes a connection if the caller needs room for one more, and returns it; nil if
+// there was room.
 func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
 	over := c.known.excess(caller, maximum{c.limits.Caller, c.limits.CallerOf}, maximum{c.limits.Known, c.limits.KnownOf})
 	if over == nil {
@@ -415,8 +415,8 @@ func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error
 	return gone, nil
 }
 
-// Owner is what the connection of a request counts on; the zero value if the request came over
-// none.
+// Owner returns the account of the connection of a request; the zero value if the request has no
+// counted connection.
 func (c *Connections) Owner(ctx context.Context) Caller {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {

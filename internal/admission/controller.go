@@ -9,36 +9,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Caller is what something is counted on. Nothing is counted on the zero value.
+// Caller identifies an account. The zero value counts nothing.
 type Caller struct {
-	// ID tells callers apart.
+	// ID is unique.
 	ID string
-	// Name is what logs and refusals call them.
+	// Name is for logs and refusals.
 	Name string
 }
 
-// counted reports whether anything is.
+// counted reports whether the caller is counted.
 func (c Caller) counted() bool { return c.ID != "" }
 
-// Limits bound what one caller has at a time, and what all have together. Zero is no bound.
+// Limits bound the use of one caller, and of all callers together. Zero is no bound.
 type Limits struct {
 	// Rate is how many requests a second a caller may make in the long run, and Burst how many of
-	// them may come at once. Requests that settle what was granted have as much again, of their
-	// own.
+	// them may come at once. Requests that confirm or give back a grant have a second rate and
+	// burst of the same size.
 	Rate, Burst int
 	// Connects is how many connections a second a caller may open in the long run, and ConnectBurst
 	// how many of them may come at once.
 	Connects, ConnectBurst int
-	// Calls is how many requests may be under way.
+	// Calls is how many requests may be in flight.
 	Calls, AllCalls int
-	// Waiting is how many of these may be such that take long: requests that wait for resources.
+	// Waiting is how many of these may wait for resources, which takes long.
 	Waiting, AllWaiting int
 	// Streams is how many of these may be streams.
 	Streams, AllStreams int
 	// Sends is how many messages a second the streams of one caller may send together. Messages
 	// beyond wait.
 	Sends int
-	// Bytes is how much of requests under way may be held.
+	// Bytes is how many bytes of requests in flight may be held.
 	Bytes, AllBytes int
 	// Answers is how many bytes of answers may be held until they are sent. One answer of any size
 	// is always held.
@@ -46,14 +46,14 @@ type Limits struct {
 }
 
 const (
-	// maxCallers is how many callers are told apart. Others share one account. A caller with a
-	// range of subordinate uids can be many callers.
+	// maxCallers is how many callers have an account of their own. All others share one account. A
+	// caller with a range of subordinate uids can be many callers.
 	maxCallers = 4096
-	// forgetEvery is how often a full table of callers is looked through.
+	// forgetEvery is how often a full table of callers is swept.
 	forgetEvery = time.Second
 )
 
-// Controller admits and refuses. Make it with New.
+// Controller admits and refuses requests. Make it with New.
 type Controller struct {
 	now     func() time.Time
 	log     *slog.Logger
@@ -63,44 +63,43 @@ type Controller struct {
 	mu         sync.Mutex
 	limits     Limits              // guarded by mu
 	accounts   map[string]*account // guarded by mu; by the caller's ID
-	others     *account            // guarded by mu; of those for whom accounts has no place
+	others     *account            // guarded by mu; of callers that find accounts full
 	all        usage               // guarded by mu
 	refusalLog refusalLog          // guarded by mu
-	forgot     time.Time           // guarded by mu; when accounts was last looked through
+	forgot     time.Time           // guarded by mu; when accounts was last swept
 }
 
-// usage is what somebody has. It is guarded by the lock of the controller.
+// usage is the use of one caller, or of all. It is guarded by the lock of the controller.
 type usage struct {
 	calls, waiting, streams, bytes, answers int
 }
 
-// account is what one caller has. It is guarded by the lock of the controller.
+// account is the use of one caller. It is guarded by the lock of the controller.
 type account struct {
 	usage
 	Caller
 
 	requests *pace // nil: no bound
-	// followUps is the same again, for requests that give back or confirm what was granted; nil:
-	// no bound.
+	// followUps is the second rate, for requests that confirm or give back a grant; nil: no bound.
 	followUps *pace
 	connects  *pace // nil: no bound
 	sends     *pace // nil: no bound
 }
 
-// Options are what a Controller tells, and whom.
+// Options are the outputs of a Controller and its clock.
 type Options struct {
 	// Refused counts refusals by the label "reason".
 	Refused *prometheus.CounterVec
-	// Settings are the names of the settings that limits come from, by the reason of a refusal,
-	// which names them. Limits without one are fixed.
+	// Settings maps the reason of a refusal to the name of the setting of its limit. The refusal
+	// names the setting. Limits without a setting are fixed.
 	Settings map[string]string
-	// Log takes a line if a caller is refused.
+	// Log gets a line when a caller is refused.
 	Log *slog.Logger
-	// Now tells the time. Default: time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// New returns a controller that has admitted no call yet.
+// New returns a controller without calls.
 func New(limits Limits, options Options) *Controller {
 	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, setting: options.Settings, limits: limits, accounts: make(map[string]*account), refusalLog: newRefusalLog()}
 	if c.now == nil {
@@ -127,8 +126,8 @@ func (c *Controller) newAccount(caller Caller) *account {
 	return a
 }
 
-// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with
-// a rate keeps one.
+// SetLimits replaces the limits of all callers. A controller without a rate does not get one, and
+// one with a rate keeps one.
 func (c *Controller) SetLimits(limits Limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +145,7 @@ func (c *Controller) SetLimits(limits Limits) {
 	}
 }
 
-// ofLocked is the account of a caller; nil: nothing is counted.
+// ofLocked returns the account of a caller; nil if the caller is not counted.
 func (c *Controller) ofLocked(caller Caller) *account {
 	if !caller.counted() {
 		return nil
@@ -166,7 +165,7 @@ func (c *Controller) ofLocked(caller Caller) *account {
 	return a
 }
 
-// forgetLocked drops accounts that are as if their callers had never been here.
+// forgetLocked drops accounts without any use left.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
 		if a.usage == (usage{}) && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) && a.sends.isUnused(now) {
@@ -175,9 +174,9 @@ func (c *Controller) forgetLocked(now time.Time) {
 	}
 }
 
-// Connect counts a connection that a caller opens. It may be taken after the time that Connect
-// returns, which is at most most, or not at all. It takes less than a microsecond: a caller may
-// come as fast as the kernel lets it.
+// Connect counts a connection that a caller opens. It returns the delay, at most most, before the
+// server may take the connection. ok is false if the server must close it. Connect takes less than
+// a microsecond: a caller may connect as fast as the kernel allows.
 func (c *Controller) Connect(caller Caller, most time.Duration) (after time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,14 +194,14 @@ func (c *Controller) Connect(caller Caller, most time.Duration) (after time.Dura
 	return 0, false
 }
 
-// Begin counts a request of a caller, and returns what ends it, or an error that refuses it.
+// Begin counts a request of a caller. It returns the function that ends it, or an error that
+// refuses it.
 func (c *Controller) Begin(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *pace { return a.requests })
 }
 
-// BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate
-// of its own, so that a caller who has used up its rate for requests can still end what was
-// granted.
+// BeginFollowUp is Begin for a request that confirms or gives back a grant. Such requests have a
+// rate of their own, so that a caller that has used up its rate can still end its grants.
 func (c *Controller) BeginFollowUp(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *pace { return a.followUps })
 }
@@ -230,7 +229,7 @@ func (c *Controller) Stream(caller Caller) (ended func(), err error) {
 	})
 }
 
-// Answer is what is counted of one answer, from before it is made until it is sent. The zero value
+// Answer is the counted size of one answer, from before it is made until it is sent. The zero value
 // counts nothing.
 type Answer struct {
 	controller *Controller
@@ -238,7 +237,7 @@ type Answer struct {
 	bytes      int // guarded by the lock of the controller
 }
 
-// Answer counts an answer of so many bytes. Before it is made, that is the most that it may have.
+// Answer counts an answer of so many bytes: before it is made, its largest possible size.
 func (c *Controller) Answer(caller Caller, bytes int) (*Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +256,7 @@ func (c *Controller) Answer(caller Caller, bytes int) (*Answer, error) {
 	return &Answer{controller: c, account: a, bytes: bytes}, nil
 }
 
-// Resize counts so many bytes from now on. It refuses nothing: the answer is there.
+// Resize sets the size of the answer. It refuses nothing, because the answer exists already.
 func (a *Answer) Resize(bytes int) {
 	if a.account == nil {
 		return
@@ -269,17 +268,17 @@ func (a *Answer) Resize(bytes int) {
 	a.bytes = bytes
 }
 
-// End says that the answer is sent, or will not be. The second call does nothing.
+// End stops counting the answer: it was sent, or will not be. A second call does nothing.
 func (a *Answer) End() { a.Resize(0) }
 
-// bound is one of the things that are bounded.
+// bound describes one kind of limit.
 type bound struct {
 	reason, what string
 	of           func(*usage) *int
 	limit        func(*Limits) (one, all int)
-	again        time.Duration        // after which there may be room
-	pace         func(*account) *pace // bounds it too; nil: no rate does
-	single       bool                 // the first is taken, however large
+	again        time.Duration        // when there may be room
+	pace         func(*account) *pace // the rate; nil: none
+	single       bool                 // the first is admitted, however large
 }
 
 func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
@@ -300,9 +299,9 @@ func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
 	}, nil
 }
 
-// acquireLocked counts so many, or refuses them: to a caller who would have too many, to everybody
-// if all together would, and to a caller who would have more than is left for others. So a few
-// callers who take all that they may never take all that there is.
+// acquireLocked adds number to an account, or refuses it in three cases: the caller would exceed
+// its limit, all callers together would exceed theirs, or the caller would have more than is left
+// for the others. So a few callers that use their whole limit never use up the limit of all.
 func (c *Controller) acquireLocked(a *account, b bound, number int) error {
 	own, all := b.of(&a.usage), b.of(&c.all)
 	one, together := b.limit(&c.limits)
@@ -329,14 +328,14 @@ func (c *Controller) acquireLocked(a *account, b bound, number int) error {
 	return nil
 }
 
-// Intake counts what is held of one request.
+// Intake counts the bytes that are held of one request.
 type Intake struct {
 	controller *Controller
 	account    *account // nil: nothing is counted
 	bytes      int      // guarded by the lock of the controller
 }
 
-// Intake begins to count what is held of a request.
+// Intake begins to count the bytes of a request.
 func (c *Controller) Intake(caller Caller) *Intake {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -361,7 +360,7 @@ func (i *Intake) Add(n int) error {
 	return err
 }
 
-// End gives back what was counted.
+// End stops counting the bytes of the request.
 func (i *Intake) End() {
 	c := i.controller
 	c.mu.Lock()

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// valueBytes is what a value takes next to its texts: measured, a name has some 90 bytes of
+	// valueBytes is the size of a value without its texts. Measured: a name takes some 90 bytes of
 	// the map, and each value 16 of a list and two small allocations.
 	valueBytes = 128
-	// trailerBytes is what trailers that a header announces may take once they come: HTTP/2 bounds
-	// them as it does a header, and HTTP/1 by a buffer of 4 KiB, in which 1,000 values have room.
+	// trailerBytes is the largest size of the trailers that a header announces. HTTP/2 bounds them
+	// as it does a header, and HTTP/1 by a buffer of 4 KiB, in which 1,000 values have room.
 	trailerBytes = 128 << 10
-	// UsualHeader is what a header takes that counts as nothing: 1 KiB of texts in 24 values, or a
+	// UsualHeader is the size of a header that does not count: 1 KiB of texts in 24 values, or a
 	// large token in a few.
 	UsualHeader = 1<<10 + 24*valueBytes
 )
 
-// HeaderBytes is what a request's header takes in memory, in bytes.
+// HeaderBytes returns the size of a request's header in memory, in bytes.
 func HeaderBytes(r *http.Request) (n int) {
 	n = len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {
@@ -28,15 +28,15 @@ func HeaderBytes(r *http.Request) (n int) {
 	if r.Trailer != nil {
 		n += trailerBytes
 	}
-	// a name that is announced is kept twice: to announce it, and with its value
+	// an announced name is kept twice: as the announcement, and with its value
 	for name := range r.Trailer {
 		n += valueBytes + len(name)
 	}
 	return n
 }
 
-// Header counts what a request's header takes beyond that of a usual one, or refuses it. A call
-// keeps its header while it is under way.
+// Header counts the bytes of a request's header beyond a usual one, or refuses them. A call keeps
+// its header while it is in flight.
 func (i *Intake) Header(r *http.Request) error {
 	if more := HeaderBytes(r) - UsualHeader; more > 0 {
 		return i.Add(more)
@@ -44,9 +44,9 @@ func (i *Intake) Header(r *http.Request) error {
 	return nil
 }
 
-// WithoutTrailers is the body of a request without its trailers, which are not read here. With
-// HTTP/1 a request keeps trailers even if it has not announced them. The request must be the one
-// that the server has made, not a copy.
+// WithoutTrailers returns the body of a request that drops the trailers. With HTTP/1 a request
+// keeps trailers even if it has not announced them. The request must be the server's own, not a
+// copy.
 func WithoutTrailers(r *http.Request) io.ReadCloser {
 	return &withoutTrailers{ReadCloser: r.Body, request: r}
 }

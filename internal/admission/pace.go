@@ -6,13 +6,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// lastTurn is how far ahead turns are given to requests that come too fast. What is refused then
-// shares the turns that were given before: a caller who never comes back must not keep others of
-// the same user away for longer.
+// lastTurn bounds how far in the future the turns of refused requests are. Later refusals share the
+// turns that were given before: a caller that never comes back must not delay others of the same
+// user for longer.
 const lastTurn = 10 * time.Second
 
-// pace is how fast something of a caller may come: so many a second, so many at once. A nil pace
-// bounds nothing. It is guarded by the lock of the controller.
+// pace is the rate limit of one kind of event of a caller: a rate per second and a burst. A nil
+// pace bounds nothing. It is guarded by the lock of the controller.
 type pace struct {
 	limiter *rate.Limiter
 	given   time.Time // the last turn that was given
@@ -30,16 +30,16 @@ func (p *pace) set(now time.Time, limit, burst int) {
 	}
 }
 
-// isUnused reports whether it is like an unused one.
+// isUnused reports whether the pace is like a new one.
 func (p *pace) isUnused(now time.Time) bool {
 	return p == nil || p.limiter.TokensAt(now) >= float64(p.limiter.Burst())
 }
 
-// allow counts one more, unless it comes too fast.
+// allow counts one more event, unless it comes too fast.
 func (p *pace) allow(now time.Time) bool { return p == nil || p.limiter.AllowN(now, 1) }
 
-// reserve counts one more, and is after how long it may begin. It is not counted if that is more
-// than most.
+// reserve counts one more event, and returns the delay before it may begin. It does not count an
+// event whose delay would exceed most.
 func (p *pace) reserve(now time.Time, most time.Duration) (after time.Duration, ok bool) {
 	if p == nil {
 		return 0, true
@@ -52,8 +52,9 @@ func (p *pace) reserve(now time.Time, most time.Duration) (after time.Duration, 
 	return after, true
 }
 
-// turn is after how long one that came too fast is to come again. Each gets a turn of its own, as
-// far apart as the rate allows: if all were told the same, all but one would be refused again.
+// turn returns the delay after which a refused request is to come again. Each request gets a turn
+// of its own, as far apart as the rate allows: if all got the same, all but one would be refused
+// again.
 func (p *pace) turn(now time.Time) time.Duration {
 	step := time.Duration(float64(time.Second) * min(lastTurn.Seconds(), 1/float64(p.limiter.Limit())))
 	if p.given.Before(now) || p.given.Sub(now) > lastTurn-step {

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// logEvery is how often a caller's refusals are logged: a flood of calls must not flood the
-	// log.
+	// logEvery is the least time between two log lines about one caller: a flood of calls must not
+	// flood the log.
 	logEvery = time.Minute
-	// logBurst is of how many callers at once a refusal is logged, and logRate of how many a
-	// second in the long run.
+	// logBurst is how many lines about different callers may be logged at once, and logRate how
+	// many a second in the long run.
 	logBurst, logRate = 20, 0.1
 )
 
 // refusalLog decides which refusals are logged. One goroutine at a time may use it.
 type refusalLog struct {
 	limiter *rate.Limiter
-	// logged is when a caller's refusal was last logged, by the caller's ID; of the last logEvery.
+	// logged is when a caller, by ID, was last logged. It has entries of the last logEvery only.
 	logged map[string]time.Time
 }
 
@@ -31,7 +31,7 @@ func (t *refusalLog) shouldLog(id string, now time.Time) bool {
 	if last, has := t.logged[id]; has && now.Sub(last) < logEvery || !t.limiter.AllowN(now, 1) {
 		return false
 	}
-	for other, last := range t.logged { // as few as are logged in so long
+	for other, last := range t.logged { // logRate keeps this map small
 		if now.Sub(last) >= logEvery {
 			delete(t.logged, other)
 		}

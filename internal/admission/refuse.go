@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// The reasons for which a caller is refused, as the metric has them.
+// The reasons of a refusal, as labels of the metric.
 const (
 	tooManyStreams = "streams"
 	tooManyBytes   = "bytes"
 	tooManyAnswers = "answers"
-	// tooManyConnects counts with the connections that are closed for others.
+	// tooManyConnects shares its label with connections that are closed in favor of others.
 	tooManyConnects = "connections"
 )
 
@@ -32,14 +32,14 @@ func reasons() []string {
 	return []string{TooFast, TooManyCalls, TooManyWaiting, tooManyStreams, tooManyBytes, tooManyAnswers}
 }
 
-// refusal is what somebody has too many of.
+// refusal describes the limit that a caller would exceed.
 type refusal struct {
 	reason, who, what string
 	limit             int
 	again             time.Duration
 }
 
-// refuseLocked counts, logs and words a refusal.
+// refuseLocked counts and logs a refusal, and returns its error.
 func (c *Controller) refuseLocked(a *account, r refusal) error {
 	c.refused.WithLabelValues(r.reason).Inc()
 	if c.refusalLog.shouldLog(a.ID, c.now()) {
@@ -52,8 +52,8 @@ func (c *Controller) refuseLocked(a *account, r refusal) error {
 	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here%s: try again in %s", r.who, r.limit, r.what, setting, max(time.Millisecond, r.again.Round(time.Millisecond))), r.again)
 }
 
-// Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a
-// google.rpc.RetryInfo, and as a header in whole seconds for callers who know no details.
+// Refusal returns an error with RESOURCE_EXHAUSTED and the time to try again: as a
+// google.rpc.RetryInfo, and as a header in whole seconds for callers that do not read details.
 func Refusal(err error, again time.Duration) *connect.Error {
 	refused := connect.NewError(connect.CodeResourceExhausted, err)
 	// such a message always marshals
@@ -64,10 +64,10 @@ func Refusal(err error, again time.Duration) *connect.Error {
 	return refused
 }
 
-// longestAgain bounds the time to try again that a server's answer may name.
+// longestAgain bounds the delay that TryAgain accepts from a server.
 const longestAgain = time.Minute
 
-// TryAgain is when a server asks for the next attempt; 0 if it does not.
+// TryAgain returns the delay before the next attempt that a server asks for; 0 if it asks for none.
 func TryAgain(err error) time.Duration {
 	refused, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -83,10 +83,10 @@ func TryAgain(err error) time.Duration {
 	return 0
 }
 
-// Refuse answers a request that was refused, in the protocol that it came in.
+// Refuse writes the error of a refused request in the request's protocol.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if writer := connect.NewErrorWriter(); writer.IsSupported(r) {
-		_ = writer.Write(w, r, err) // the caller has gone
+		_ = writer.Write(w, r, err) // it fails if the caller has gone
 		return
 	}
 	if refused, ok := errors.AsType[*connect.Error](err); ok {
@@ -98,9 +98,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusTooManyRequests)
 }
 
-// CloseAfter has an answer end its connection of HTTP/1, if the body of the request is not read to
-// its end: it is not known where the next request would begin. A connection of HTTP/2 goes on. It
-// has other requests, which can be of other callers, and knows where each begins.
+// CloseAfter makes an answer close its HTTP/1 connection. It is for a request whose body is not
+// read to its end: the server does not know where the next request would begin. An HTTP/2
+// connection stays open. It has other requests, perhaps of other callers, and the server knows
+// where each begins.
 func CloseAfter(answer http.Header, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		answer.Set("Connection", "close")

@@ -6,14 +6,14 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Send waits until a stream of a caller may send one more message. The streams of a caller wait
-// for each other in the order in which they ask. The error is that of the context.
+// Send waits until a stream of a caller may send one more message. The streams of a caller wait for
+// each other in the order of their calls of Send. The error is that of the context.
 func (c *Controller) Send(ctx context.Context, caller Caller) error {
 	return c.SendMany(ctx, caller, 1)
 }
 
-// SendMany waits until a stream of a caller may send so many more messages, no more than the limit
-// for a second.
+// SendMany waits until a stream of a caller may send so many more messages. More messages than the
+// limit of a second count as that limit.
 func (c *Controller) SendMany(ctx context.Context, caller Caller, messages int) error {
 	c.mu.Lock()
 	a := c.ofLocked(caller)

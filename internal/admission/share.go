@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// pauseShare is how many times longer than a reading the pause after it is: however many ask,
-	// readings take a fifth of a core.
+	// pauseShare is the ratio of the pause after a reading to the reading's time. So readings take
+	// at most a fifth of a core, however many callers there are.
 	pauseShare = 4
-	// mostPause bounds it, for when a reading was only kept from the processor.
+	// mostPause bounds the pause, in case a reading only lacked a processor.
 	mostPause = time.Second
 )
 
-// errFailed is what callers get who shared a reading that panicked.
+// errFailed is the error of callers that shared a reading that panicked.
 var errFailed = errors.New("the reading failed")
 
-// Share lets many call a function that takes long. It runs once at a time, with pauses between.
-// All who come before a run begins share that run.
+// Share lets many goroutines call a function that takes long. It runs once at a time, with pauses
+// between. All callers that arrive before a run begins share that run.
 func Share[T any](read func() (T, error)) func() (T, error) {
 	type reading struct {
 		done  chan struct{} // closed when it has ended
@@ -27,9 +27,9 @@ func Share[T any](read func() (T, error)) func() (T, error) {
 	}
 	var (
 		running = make(chan struct{}, 1)
-		readyAt time.Time // owned by what runs; no run before it
+		readyAt time.Time // owned by the current run; no run before it
 		mu      sync.Mutex
-		next    *reading // guarded by mu; it has not begun
+		next    *reading // guarded by mu; a run that has not begun
 	)
 	run := func(mine *reading) {
 		running <- struct{}{}

@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	// refusalDelay is how long nothing more is read of a connection after a request of it was
-	// refused, so that a caller who asks again at once costs little.
+	// refusalDelay is how long the server reads nothing from a connection after it refused a
+	// request of it, so that a caller that repeats its request at once costs little.
 	refusalDelay = 50 * time.Millisecond
-	// roomTime is how long the next stream waits for the end of one of those before it, if the
-	// connection has as many handlers as it may have.
+	// roomTime is how long the next stream waits for the end of an earlier one, if the connection
+	// has as many handlers as it may have.
 	roomTime = time.Second
-	// writeSlow is how long a write takes if the peer does not take what is written. Then a frame
-	// is read each writePause: the server answers most frames with another one, and would keep
-	// these answers.
+	// writeSlow is how long a write takes if the peer does not read. Then the server reads one
+	// frame each writePause: it answers most frames with another one, and would have to hold these
+	// answers.
 	writeSlow, writePause = 10 * time.Millisecond, time.Second
 )
 
-// streams are of one connection: how it is read if it has HTTP/2. Reading waits, which holds
-// nothing but the connection, and never ends it.
+// streams decides when the server reads from one HTTP/2 connection. A reader that waits holds
+// nothing but the connection, and the wait never ends the connection.
 type streams struct {
-	scanner frames.Scanner // of the goroutine that reads
+	scanner frames.Scanner // used only by the goroutine that reads
 	gate    *gate
 
-	room     chan struct{} // one element: a handler has ended, and the reader waits for that
-	crowded  atomic.Bool   // the reader waits for that
-	paused   atomic.Int64  // until when nothing is read, in Unix nanoseconds
-	written  chan struct{} // one element: a write has ended, and the reader waits for that
-	writing  atomic.Int64  // when the write began that is under way, in Unix nanoseconds; 0: none is
+	room     chan struct{} // one element: a handler has ended while crowded
+	crowded  atomic.Bool   // the reader waits for the end of a handler
+	paused   atomic.Int64  // no reads before this time, in Unix nanoseconds
+	written  chan struct{} // one element: a write has ended while unsent
+	writing  atomic.Int64  // when the current write began, in Unix nanoseconds; 0: there is none
 	unsent   atomic.Bool   // the reader waits for the end of a write
-	secured  *tls.Conn     // nil: it has no TLS
+	secured  *tls.Conn     // nil: the connection has no TLS
 	security atomic.Pointer[tls.ConnectionState]
 }
 
@@ -52,7 +52,7 @@ func newStreams(t *turns) streams {
 	return streams{gate: newGate(t), room: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
-// wait ends the turn of the connection, and waits until it may be read again.
+// wait ends the turn of the connection, and waits until the server may read from it again.
 func (conn *Connection) wait() {
 	s := &conn.streams
 	if !s.scanner.IsHTTP2() {
@@ -75,7 +75,7 @@ func (conn *Connection) wait() {
 	}
 }
 
-// await waits for an element, the end, or for so long.
+// await waits for an element, the end, or at most most. It reports whether an element came.
 func await(c <-chan struct{}, ended <-chan struct{}, most time.Duration) (in bool) {
 	late := time.NewTimer(most)
 	defer late.Stop()
@@ -96,7 +96,7 @@ func tell(c chan<- struct{}) {
 	}
 }
 
-// came takes what was read of a connection. With HTTP/2 it returns when the server may handle it.
+// came processes the bytes that were read. With HTTP/2 it returns when the server may handle them.
 func (conn *Connection) came(p []byte) {
 	s := &conn.streams
 	begun, light := s.scanner.Scan(p)
@@ -118,8 +118,8 @@ func (conn *Connection) came(p []byte) {
 	}
 }
 
-// endIfGone closes a connection whose peer has closed it. The server sees that only once it has
-// read all bytes from before.
+// endIfGone closes a connection whose peer has closed it. The server notices that only after it has
+// read all earlier bytes.
 func (conn *Connection) endIfGone() {
 	socket, ok := conn.Conn.(syscall.Conn)
 	if !ok {
@@ -140,8 +140,8 @@ func (conn *Connection) endIfGone() {
 	}
 }
 
-// handlersFull reports whether the connection has as many handlers as it may have. Then net/http
-// would queue up to four times as many requests.
+// handlersFull reports whether the connection has as many handlers as it may have. Beyond that,
+// net/http would queue up to four times as many requests.
 func (conn *Connection) handlersFull() bool {
 	limit := conn.owner.limits.Streams
 	return limit > 0 && conn.calls.Load() >= int64(limit)
@@ -157,7 +157,7 @@ func (conn *Connection) Read(p []byte) (int, error) {
 			conn.came(p[:n])
 		}
 	}
-	return n, err //nolint:wrapcheck // as the connection says it
+	return n, err //nolint:wrapcheck // unchanged
 }
 
 // Write writes to the connection.
@@ -169,24 +169,24 @@ func (conn *Connection) Write(p []byte) (int, error) {
 	if conn.unsent.Load() {
 		tell(conn.written)
 	}
-	return n, err //nolint:wrapcheck // as the connection says it
+	return n, err //nolint:wrapcheck // unchanged
 }
 
-// securedConn is a connection with TLS. It is no *tls.Conn, so that net/http reads HTTP/2 from it
-// as from one without TLS. The handshake comes with its first bytes. Requests get what was agreed
-// by Start.
+// securedConn is a connection with TLS. It is not a *tls.Conn, so that net/http reads HTTP/2 from
+// it as from a connection without TLS. The first read does the handshake. Start gives requests the
+// state of TLS.
 type securedConn struct {
 	net.Conn // the *tls.Conn, without its other methods
 
 	counted *Connection
 }
 
-// NetConn is the connection below TLS.
+// NetConn returns the connection below TLS.
 func (c *securedConn) NetConn() net.Conn { return c.counted }
 
-// CloseWrite says that nothing more will be written.
+// CloseWrite closes the writing side of TLS.
 func (c *securedConn) CloseWrite() error {
-	return c.counted.secured.CloseWrite() //nolint:wrapcheck // as the connection says it
+	return c.counted.secured.CloseWrite() //nolint:wrapcheck // unchanged
 }
 
 // Read reads from the connection.
@@ -197,10 +197,10 @@ func (c *securedConn) Read(p []byte) (int, error) {
 		c.counted.came(p[:n])
 	}
 	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok && wrong.Conn != nil && !bytes.Contains(wrong.RecordHeader[:], []byte{0}) {
-		// as net/http does it; it may not be HTTP
+		// like net/http; the bytes may not be HTTP
 		_, _ = io.WriteString(wrong.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 	}
-	return n, err //nolint:wrapcheck // as the connection says it
+	return n, err //nolint:wrapcheck // unchanged
 }
 
 type securedListener struct {
@@ -210,7 +210,7 @@ type securedListener struct {
 	config      *tls.Config
 }
 
-// ListenSecured counts what a listener accepts, and has TLS on it.
+// ListenSecured counts the connections that a listener accepts, and adds TLS to them.
 func (c *Connections) ListenSecured(l net.Listener, config *tls.Config) net.Listener {
 	return &securedListener{l, c, config}
 }
@@ -226,7 +226,7 @@ func (l *securedListener) Accept() (net.Conn, error) {
 	return &securedConn{counted.secured, counted}, nil
 }
 
-// state is what was agreed with TLS; nil: the connection has none.
+// state returns the state of TLS; nil if the connection has no TLS.
 func (conn *Connection) state() *tls.ConnectionState {
 	if conn.secured == nil {
 		return nil
@@ -241,16 +241,16 @@ func (conn *Connection) state() *tls.ConnectionState {
 
 type startKey struct{}
 
-// start is of one request of HTTP/2.
+// start belongs to one HTTP/2 request.
 type start struct {
 	gate *gate
 	once sync.Once
-	let  atomic.Bool // it was let through
+	let  atomic.Bool // LetThrough was called
 }
 
 func (s *start) started() { s.once.Do(s.gate.started) }
 
-// Start is Begin for a request as the server has made it. It returns the request with what Started
+// Start is Begin for the server's own request. It returns the request with the context that Started
 // and LetThrough need.
 func (c *Connections) Start(r *http.Request) (with *http.Request, ended func()) {
 	ctx := r.Context()
@@ -275,16 +275,16 @@ func (c *Connections) Start(r *http.Request) (with *http.Request, ended func()) 
 	}
 }
 
-// Started says that a request waits for something, or that it takes no more than a caller may. Then
-// the next stream of its owner may begin.
+// Started says that a request waits for something, or is within its caller's limits. Then the next
+// stream of its owner may begin.
 func Started(ctx context.Context) {
 	if s, ok := ctx.Value(startKey{}).(*start); ok {
 		s.started()
 	}
 }
 
-// LetThrough is Started for a request that its caller may make, and that is counted. If it is
-// answered, its frames count no longer.
+// LetThrough is Started for a request that was permitted and counted. Once it is answered, its
+// frames count no longer.
 func LetThrough(ctx context.Context) {
 	if s, ok := ctx.Value(startKey{}).(*start); ok {
 		s.let.Store(true)
@@ -293,10 +293,10 @@ func LetThrough(ctx context.Context) {
 	}
 }
 
-// DelayRefusal lets a caller whose request is refused wait for a moment. Over HTTP/2 the answer
-// comes at once, and nothing more is read of the connection for that long: a refusal that waits in
-// its handler would take memory. Over HTTP/1 the connection's goroutine waits here. A connection
-// that several callers share must not wait for one of them.
+// DelayRefusal delays a caller whose request is refused. Over HTTP/2 the answer goes out at once,
+// and the server reads nothing from the connection for refusalDelay: a refusal that waits in its
+// handler would take memory. Over HTTP/1 the connection's goroutine waits here. A connection that
+// several callers share must not wait for one of them.
 func (c *Connections) DelayRefusal(r *http.Request) {
 	conn, ok := r.Context().Value(connectionKey{}).(*Connection)
 	switch {

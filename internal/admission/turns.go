@@ -13,40 +13,40 @@ import (
 
 const (
 	// startsEach is how many streams of one owner may begin at a time, for each processor, before
-	// their requests are counted. Each is a goroutine that can run.
+	// their requests are counted. Each stream is a runnable goroutine.
 	startsEach = 8
 	// firstFrames is how many frames of a connection go ahead of its owner's other connections, if
-	// no more than one stream has begun in them. So a flood keeps nobody of the same address from
-	// showing who they are: then the connection counts on its caller. To accept one more connection
-	// costs the server more than so many frames do.
+	// no more than one stream has begun in them. So a flood does not keep other callers of the same
+	// address from showing their identity: then the connection counts on its caller. To accept a
+	// connection costs the server more than so many frames do.
 	firstFrames = 8
-	// keptOwners is how many owners are kept before those are forgotten that have no connection.
+	// keptOwners is the number of owners above which owners without a connection are forgotten.
 	keptOwners = 1024
-	// startTime is how long the next stream waits for the requests of those before it. A stream
-	// whose header breaks the rules of HTTP/2 never becomes a request: after that time, all streams
-	// that have begun are believed to be such.
+	// startTime is how long the next stream waits for the requests of earlier streams. A stream
+	// whose header breaks the rules of HTTP/2 never becomes a request: after that time, the server
+	// treats all starting streams as such.
 	startTime = 100 * time.Millisecond
-	// goneEvery is how often a connection that waits looks whether its peer has gone: nobody reads
-	// its end meanwhile.
+	// goneEvery is how often a waiting connection checks whether its peer has gone: meanwhile no
+	// goroutine reads its end.
 	goneEvery = time.Second
 )
 
-// turns let a few connections of HTTP/2 of one owner be read at a time. Without it, all that one
-// caller sends over many connections would be runnable at once, and the requests of others would
-// wait behind it. A connection has its turn from when bytes have come until it wants the next ones:
-// then the server has handled the frame in them.
+// turns lets the server read from a few HTTP/2 connections of one owner at a time. Without it, the
+// streams that one caller sends over many connections would all be runnable at once, and the
+// requests of others would wait behind them. The turn of a connection lasts from the arrival of
+// bytes until the server wants the next ones: then it has handled the frame in them.
 //
-// They also bound the streams whose requests are not counted yet. HTTP/2 lets a client reset a
-// stream and begin the next one before the request of the first was seen by a handler. A stream
-// counts as starting from the header of its first frame until its request is counted, or ends.
+// turns also bounds the streams whose requests are not counted yet. HTTP/2 lets a client reset a
+// stream and begin the next one before a handler saw the request of the first. A stream counts as
+// starting from the header of its first frame until its request is counted, or ends.
 type turns struct {
 	reads, starts int
 
 	mu sync.Mutex
-	// owners are by Caller.ID. One without a connection stays as long as its frames count, so that
-	// they count if it comes again. Guarded by mu.
+	// owners is indexed by Caller.ID. An owner without a connection stays as long as its frames
+	// count, so that they count if it connects again. Guarded by mu.
 	owners map[string]*turnOwner
-	// sweepAt is how many of these are too many. Guarded by mu.
+	// sweepAt is the number of owners at which the next sweep is due. Guarded by mu.
 	sweepAt int
 }
 
@@ -56,28 +56,28 @@ type turnOwner struct {
 	connections int
 	starting    int
 	frames      framePace
-	// turns are for the connections that are read, and beginning for those that begin: one at a
-	// time, next to the others.
+	// turns is the lane of connections that are read, and beginning the lane of those that begin:
+	// one at a time, next to the others.
 	turns, beginning lane
-	// forgiven counts how often startTime was over, and starting began at 0 again.
+	// forgiven counts how often startTime passed and starting began at 0 again.
 	forgiven int
-	// late does that. Nil: no stream waits.
+	// late calls forgive. Nil: no stream waits.
 	late *time.Timer
-	// toStart are the waiters, in the order in which they came.
+	// toStart are the streams that wait to begin, in order of arrival.
 	toStart []*turnWaiter
 }
 
-// lane is how many connections are read at a time, and those that wait for that, in the order in
-// which they came. It is guarded by the lock of turns.
+// lane counts the connections that are read, and queues the others in order of arrival. It is
+// guarded by the lock of turns.
 type lane struct {
 	reading int
 	waiting []*turnWaiter
 }
 
-// turnWaiter is one connection that waits.
+// turnWaiter is one waiting connection.
 type turnWaiter struct {
 	gate    *gate
-	granted chan struct{} // closed when it is granted
+	granted chan struct{} // closed when the turn is granted
 }
 
 func newTurns() *turns {
@@ -85,31 +85,31 @@ func newTurns() *turns {
 	return &turns{reads: processors, starts: startsEach * processors, owners: make(map[string]*turnOwner), sweepAt: keptOwners}
 }
 
-// gate is the part of one connection. It is guarded by the lock of turns.
+// gate is the state of one connection in turns. It is guarded by the lock of turns.
 type gate struct {
 	turns    *turns
-	owner    *turnOwner // nil: none yet, or it is closed
-	lane     *lane      // of owner, in which it has its turn; nil: it has none
+	owner    *turnOwner // nil: none yet, or the connection is closed
+	lane     *lane      // the owner's lane of the current turn; nil: no turn
 	begun    int        // streams
-	entered  int        // how often it was read
-	starting int        // of owner's
+	entered  int        // number of reads
+	starting int        // its part of owner.starting
 	forgiven int        // of owner, when starting was last set
-	spent    int        // frames, before the first request that was let through
-	known    bool       // such a request has come
+	spent    int        // frames before the first admitted request
+	known    bool       // an admitted request has come
 	ended    chan struct{}
 	closed   bool
-	// endIfGone ends the connection if its peer has gone. Nil: that is not known.
+	// endIfGone closes the connection if its peer has gone. Nil: no check.
 	endIfGone func()
 
-	// These make frames free, and are not guarded: the requests that were let through and answered,
-	// the bytes sent, and whether a request was let through.
+	// These make frames free, and are not guarded: the admitted requests that were answered, the
+	// bytes sent, and whether a request was admitted.
 	answered, sent atomic.Int64
 	let            atomic.Bool
 }
 
 func newGate(t *turns) *gate { return &gate{turns: t, ended: make(chan struct{})} }
 
-// ownLocked makes the connection a caller's. It must not be read at the moment.
+// ownLocked makes a caller the owner of the connection, which must not be in its turn.
 func (g *gate) ownLocked(id string) {
 	if g.owner != nil && g.owner.id == id {
 		return
@@ -127,7 +127,7 @@ func (g *gate) ownLocked(id string) {
 	g.owner, g.starting, g.forgiven = o, starting, o.forgiven
 }
 
-// disownLocked gives back all that the connection has.
+// disownLocked gives back the turn and the starting streams of the connection.
 func (g *gate) disownLocked() {
 	o := g.owner
 	if o == nil {
@@ -143,7 +143,7 @@ func (g *gate) disownLocked() {
 	o.grantStarts(g.turns.starts)
 }
 
-// sweepLocked forgets owners who have no connection any more, if there are many owners.
+// sweepLocked forgets owners without a connection, if there are many owners.
 func (t *turns) sweepLocked() {
 	if len(t.owners) < t.sweepAt {
 		return
@@ -153,7 +153,7 @@ func (t *turns) sweepLocked() {
 	t.sweepAt = max(keptOwners, 2*len(t.owners))
 }
 
-// startingLocked is how many streams of the connection are starting.
+// startingLocked returns how many streams of the connection are starting.
 func (g *gate) startingLocked() int {
 	if g.owner == nil || g.forgiven != g.owner.forgiven {
 		return 0
@@ -161,8 +161,8 @@ func (g *gate) startingLocked() int {
 	return g.starting
 }
 
-// enter waits for the turn of a connection of a caller, and for as many streams as begin in what
-// was read. Light is how many frames begin in it that may bring nothing.
+// enter waits for the turn of a caller's connection, and for the right to begin the streams in the
+// bytes that were read. light is how many possibly useless frames begin in these bytes.
 func (g *gate) enter(id string, begun, light int) {
 	t := g.turns
 	t.mu.Lock()
@@ -190,7 +190,7 @@ func (g *gate) enter(id string, begun, light int) {
 	if l.reading < most {
 		l.reading++
 		g.lane = l
-	} else if !g.awaitLocked(&l.waiting) { // its granter counts it
+	} else if !g.awaitLocked(&l.waiting) { // leaveLocked counts it
 		return
 	}
 	if light == 0 {
@@ -198,7 +198,7 @@ func (g *gate) enter(id string, begun, light int) {
 	}
 	g.spent += light
 	g.freeLocked()
-	// It keeps its turn: other connections of the owner wait, too.
+	// The connection keeps its turn: other connections of the owner wait, too.
 	if sleep := o.frames.take(light, time.Now()); sleep > 0 && !first {
 		t.mu.Unlock()
 		pause.For(sleep, g.ended, nil)
@@ -206,17 +206,17 @@ func (g *gate) enter(id string, begun, light int) {
 	}
 }
 
-// isFirstLocked counts the streams in what was read, and reports whether that is among the first
+// isFirstLocked counts a read and its streams, and reports whether the read is among the first
 // frames of the connection.
 func (g *gate) isFirstLocked(begun, light int) bool {
 	g.begun += begun
 	g.entered++
-	// a frame's header and its payload are read one after the other
+	// a frame's header and its payload are two reads
 	return g.begun <= 1 && g.spent+light <= firstFrames && g.entered <= 2*firstFrames
 }
 
-// freeLocked takes the frames of answered calls out of the count. The frames that begin a
-// connection are free as soon as one call was let through: many agents can come from one address.
+// freeLocked takes the frames of answered calls out of the count. The first frames of a connection
+// become free with its first admitted call: many agents can come from one address.
 func (g *gate) freeLocked() {
 	free := int(g.answered.Swap(0)) * framesOfCall
 	if sent := g.sent.Load(); sent >= bytesOfFrame {
@@ -232,7 +232,7 @@ func (g *gate) freeLocked() {
 	}
 }
 
-// startLocked counts one more stream as starting.
+// startLocked counts one more stream as starting. It waits if there are too many.
 func (g *gate) startLocked() {
 	t, o := g.turns, g.owner
 	if o == nil {
@@ -245,10 +245,10 @@ func (g *gate) startLocked() {
 	if o.late == nil {
 		o.late = time.AfterFunc(startTime, func() { t.forgive(o) })
 	}
-	g.awaitLocked(&o.toStart) // its granter counts it
+	g.awaitLocked(&o.toStart) // grantStarts counts it
 }
 
-// forgive believes of all streams of an owner that are starting that they never become requests.
+// forgive assumes that no starting stream of an owner will become a request.
 func (t *turns) forgive(o *turnOwner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,8 +272,8 @@ func (g *gate) countStartLocked() {
 	g.owner.starting++
 }
 
-// awaitLocked waits in a list, without the lock, until it is granted or the connection is closed.
-// It reports whether it was granted.
+// awaitLocked queues the connection in a list. It waits, without the lock, until its turn is
+// granted or the connection is closed, and reports whether it was granted.
 func (g *gate) awaitLocked(list *[]*turnWaiter) (granted bool) {
 	w := &turnWaiter{gate: g, granted: make(chan struct{})}
 	*list = append(*list, w)
@@ -304,7 +304,7 @@ func (g *gate) awaitLocked(list *[]*turnWaiter) (granted bool) {
 	return false
 }
 
-// next takes the first of a list that is not closed; nil: there is none.
+// next removes and returns the first waiter of a list that is not closed; nil if there is none.
 func next(list *[]*turnWaiter) *turnWaiter {
 	for len(*list) > 0 {
 		w := (*list)[0]
@@ -317,7 +317,7 @@ func next(list *[]*turnWaiter) *turnWaiter {
 	return nil
 }
 
-// leave says that the server wants the next bytes.
+// leave ends the turn: the server wants the next bytes.
 func (g *gate) leave() {
 	g.turns.mu.Lock()
 	defer g.turns.mu.Unlock()
@@ -338,7 +338,7 @@ func (g *gate) leaveLocked() {
 	l.reading--
 }
 
-// started says that the request of a stream is counted, or has ended.
+// started records that the request of a stream was counted, or has ended.
 func (g *gate) started() {
 	g.turns.mu.Lock()
 	defer g.turns.mu.Unlock()
@@ -351,7 +351,7 @@ func (g *gate) started() {
 	g.owner.grantStarts(g.turns.starts)
 }
 
-// grantStarts lets streams begin that wait, as long as there may be more.
+// grantStarts lets waiting streams begin, up to the limit.
 func (o *turnOwner) grantStarts(limit int) {
 	for o.starting < limit {
 		w := next(&o.toStart)
@@ -363,7 +363,7 @@ func (o *turnOwner) grantStarts(limit int) {
 	}
 }
 
-// close gives back all that the connection has.
+// close gives back the turn and the starting streams of the connection, and ends its waits.
 func (g *gate) close() {
 	g.turns.mu.Lock()
 	defer g.turns.mu.Unlock()

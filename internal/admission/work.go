@@ -6,22 +6,22 @@ import (
 	"net/http"
 )
 
-// Work is told when a connection of HTTP/1 is worked on for one request after the other, if all are
-// of one caller. To read and understand a header is half of the work for a small request, and comes
-// before its handler.
+// Work measures the work for the requests of one HTTP/1 connection, which come one after the other
+// and from one caller. To read and parse a header is half of the work for a small request, and
+// happens before the handler runs.
 type Work interface {
-	// Begin is called when the first bytes of a request have come. They are not looked at until it
-	// returns. It may be called for a request that a handler has already: if requests come before
-	// the ones before them were answered.
+	// Begin is called when the first bytes of a request have come, before they are parsed. If a
+	// client sends requests before earlier ones were answered, Begin may be called for a request
+	// that a handler has already.
 	Begin()
 	// End is called when the answer is sent, and when the connection is closed, whether or not
 	// Begin was called.
 	End()
 }
 
-// KeepWork sets what is told of the end of a request, and of those that come after it on its
-// connection. It returns false if the connection is not counted. Only handlers of HTTP/1 may call
-// it: over HTTP/2 a connection has many requests at a time.
+// KeepWork sets the Work of the end of a request, and of the later requests on its connection. It
+// returns false if the connection is not counted. Only HTTP/1 handlers may call it: an HTTP/2
+// connection has many requests at a time.
 func (c *Connections) KeepWork(ctx context.Context, work Work) bool {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if ok {
@@ -30,7 +30,7 @@ func (c *Connections) KeepWork(ctx context.Context, work Work) bool {
 	return ok
 }
 
-// Work returns what KeepWork has set; nil: nothing.
+// Work returns the Work that KeepWork has set; nil if there is none.
 func (c *Connections) Work(ctx context.Context) Work {
 	if conn, ok := ctx.Value(connectionKey{}).(*Connection); ok {
 		if work := conn.work.Load(); work != nil {
@@ -65,7 +65,7 @@ func (*Connections) State(conn net.Conn, state http.ConnState) {
 func (conn *Connection) beginWork() {
 	if conn.between.CompareAndSwap(true, false) {
 		conn.begun.Store(true)
-		conn.calls.Add(1) // it is not idle
+		conn.calls.Add(1) // the connection is not idle
 		(*conn.work.Load()).Begin()
 	}
 }

@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// Writer gives each write of an answer a deadline: a reader who takes nothing for so long is gone,
-// whatever its connection looks like. What was written and not flushed is sent when the call has
-// ended, so its deadline stays. Between the messages of a stream there is no deadline: HTTP/2 ends
-// a stream whose deadline has passed, even if nothing is being written.
+// Writer gives each write of an answer a deadline: a client that takes no bytes for so long is
+// gone, whatever its connection looks like. Bytes that were written and not flushed are sent when
+// the call has ended, so their deadline stays. Between the messages of a stream there is no
+// deadline: HTTP/2 ends a stream whose deadline has passed, even if there is no write in progress.
 type Writer struct {
 	http.ResponseWriter
 
-	// Control is of the ResponseWriter. An in-process connection may know no deadlines.
+	// Control controls the ResponseWriter. An in-process connection may not support deadlines.
 	Control *http.ResponseController
 	most    time.Duration
 }
 
-// NewWriter returns a writer whose writes may each take so long.
+// NewWriter returns a writer with the deadline most for each write.
 func NewWriter(w http.ResponseWriter, most time.Duration) *Writer {
 	return &Writer{ResponseWriter: w, Control: http.NewResponseController(w), most: most}
 }
 
 func (w *Writer) Write(p []byte) (int, error) {
 	_ = w.Control.SetWriteDeadline(time.Now().Add(w.most))
-	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // unchanged
 }
 
-// Flush sends what was written.
+// Flush sends the bytes that were written.
 func (w *Writer) Flush() {
 	_ = w.Control.SetWriteDeadline(time.Now().Add(w.most))
-	if w.Control.Flush() == nil { // otherwise the next write finds out
+	if w.Control.Flush() == nil { // otherwise the next write returns the error
 		_ = w.Control.SetWriteDeadline(time.Time{})
 	}
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap is for http.ResponseController.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Send sends what the handler of a call of HTTP/2 has left to be sent, and waits for it: its
-// reader says when that may be, and until then it takes memory and should count. What ends the
-// answer then has a deadline, too.
+// Send flushes the answer of an HTTP/2 call and waits for it: flow control lets the client delay
+// the answer, and until then the answer takes memory and should count. The end of the answer gets a
+// deadline, too.
 func Send(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
-		Started(r.Context()) // it waits for its reader, and no more for a processor
+		Started(r.Context()) // the call waits for its client, and needs no processor
 		control := http.NewResponseController(w)
-		_ = control.Flush() // the caller has gone
+		_ = control.Flush() // it fails if the caller has gone
 		_ = control.SetWriteDeadline(time.Now().Add(endTime))
 	}
 }
 
-// endTime is how long the end of an answer may take once all before it was sent.
+// endTime bounds the end of an answer after all earlier bytes were sent.
 const endTime = 5 * time.Second

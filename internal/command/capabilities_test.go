@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asAnother is what this program is called with to run a command as user 2.
+// asAnother is this program's argument to run a command as user 2.
 const asAnother = "-run-as-another"
 
 func TestMain(m *testing.M) {
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process that is not root may become another user if it has the capabilities for that. They are
-// not for the command.
+// A process that is not root may become another user if it has the capabilities for that. The
+// command must not get them.
 func TestACommandDoesNotInheritCapabilities(t *testing.T) {
 	dir, err := os.MkdirTemp("", "command") //nolint:usetesting // user 1 must be able to enter all folders above it
 	if err != nil {

@@ -1,15 +1,15 @@
-// Package command runs a program that the configuration names, to read what it prints. The program
-// gets no shell and no more rights than it is given. It is the leader of a session of its own: it
-// has no terminal, and could not type into one. It cannot gain rights by a setuid bit, unless it
-// may (Command.KeepsRights).
+// Package command runs a program that the configuration names, and reads its output. The program
+// gets no shell and only the rights that it is given. It is the leader of a new session: it has no
+// terminal, and cannot type into one. It cannot gain rights by a setuid bit, unless
+// Command.KeepsRights allows it.
 //
-// Nothing that it starts outlives it or its time, whatever session or process group that is in, and
-// whether or not its parents have ended. A second process of this program, a watcher, runs between
-// the two and kills it all: when the program has ended, when it should have, and when this process
-// has ended, even by SIGKILL. A program that runs as this process's user could kill its watcher, as
-// it could kill this process.
+// Nothing that it starts outlives it or its time limit, in whatever session or process group, and
+// whether or not its parents have ended. For this, a second process of this program, the watcher,
+// runs between the two. It kills all processes of the command when the program has ended, when its
+// time is over, and when this process has ended, even by SIGKILL. A program that runs as this
+// process's user could kill its watcher, as it could kill this process.
 //
-// A Command may be run by any goroutine, more than once at a time.
+// A Command may be run by any goroutine, and several times at once.
 package command
 
 import (
@@ -27,61 +27,62 @@ import (
 )
 
 const (
-	// drainTime is how long the output of a program is read after its end: it is in the pipe, but
-	// a process that hangs in the kernel may hold the other end open.
+	// drainTime is how long the output is read after the program's end. The output is already in
+	// the pipe, but a process that hangs in the kernel may hold the other end open.
 	drainTime = time.Second
-	// killTime is how long a process that was killed may take to be gone. One that hangs in the
-	// kernel, in a file system of the network for example, may never be.
+	// killTime is how long a killed process may take to disappear. A process that hangs in the
+	// kernel, for example in a network file system, may never disappear.
 	killTime = 2 * time.Second
 )
 
-// Command is a program with all that it is started with. Its standard input is empty.
+// Command is a program and its start parameters. Its standard input is empty.
 type Command struct {
-	// Args are the path of the program and its arguments. No shell reads them.
+	// Args are the path of the program and its arguments. No shell interprets them.
 	Args []string
 	// Dir is its working directory.
 	Dir string
-	// Env is its whole environment, NAME=VALUE each.
+	// Env is its whole environment, in the form NAME=VALUE.
 	Env []string
-	// Credential is the user that it runs as, with groups; nil: as this process.
+	// Credential is the user that it runs as, with groups; nil: this process's user.
 	Credential *syscall.Credential
-	// KeepsRights: it may gain rights by a setuid bit, and has all capabilities of this process.
+	// KeepsRights: it may gain rights by a setuid bit, and keeps all capabilities of this process.
 	KeepsRights bool
-	// MaxOutput is the most that it may print on its standard output, in bytes.
+	// MaxOutput is the size limit of its standard output, in bytes.
 	MaxOutput int64
-	// Check looks at the program before each run, and says why it must not run. To look at a file
-	// may hang as well as the program, if it is in a file system of the network. Nil: it may run.
+	// Check checks the program before each run and returns the reason why it must not run. The
+	// check can hang like the program itself, if the file is in a network file system. Nil: it may
+	// run.
 	Check func() error
 
-	// A test replaces the end by the watcher, which finish brings about, and killTime; nil and 0:
-	// it does not.
+	// Tests replace the kill by the watcher, which finish starts, and killTime. nil and 0: no
+	// replacement.
 	kill     func(finish func())
 	patience time.Duration
 }
 
-// Printed is what a program has printed.
+// Printed is the output of a program.
 type Printed struct {
 	// Output is its standard output.
 	Output []byte
-	// Errors are the last lines of its standard error, cleaned: printable, on one line, of at most
+	// Errors are the last lines of its standard error, cleaned: printable, on one line, at most
 	// MaxErrors bytes.
 	Errors string
 }
 
-// TooMuchError says that a program printed more than it may on its standard output.
+// TooMuchError reports that a program exceeded its output limit.
 type TooMuchError struct{ Most int64 }
 
 func (e *TooMuchError) Error() string { return fmt.Sprintf("it printed more than %d bytes", e.Most) }
 
-// StartError says that a program could not be started.
+// StartError reports that a program could not be started.
 type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return "it could not be started: " + e.Err.Error() }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the kernel's error.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// ExitError says that a program ended with another code than 0, or by a signal.
+// ExitError reports that a program ended with an exit code other than 0, or by a signal.
 type ExitError struct{ Status syscall.WaitStatus }
 
 func (e *ExitError) Error() string {
@@ -95,15 +96,15 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// ExitCode returns the code; -1: it ended by a signal.
+// ExitCode returns the exit code; -1 after a signal.
 func (e *ExitError) ExitCode() int { return e.Status.ExitStatus() }
 
-// UndeadError says that a program, or a process that it has started, should have ended and could
-// not be killed, or that it could not even be looked at or started.
+// UndeadError reports that a program, or a process that it has started, could not be killed when it
+// should have ended. It is also returned if the check or the start hangs.
 type UndeadError struct {
-	// Cause is why it was to end.
+	// Cause is the reason why it should have ended.
 	Cause error
-	// Gone is closed when nothing is left of it.
+	// Gone is closed when all of its processes are gone.
 	Gone <-chan struct{}
 }
 
@@ -114,9 +115,9 @@ func (e *UndeadError) Error() string {
 // Unwrap returns the cause.
 func (e *UndeadError) Unwrap() error { return e.Cause }
 
-// Run runs the program to its end, or until ctx ends. Errors: *ExitError, the cause of ctx,
-// *TooMuchError, *UndeadError, *StartError, and what Check says. What it has
-// printed is returned with an error, too.
+// Run runs the program until its end or the end of ctx. Errors: *ExitError, the cause of ctx,
+// *TooMuchError, *UndeadError, *StartError, and the error of Check. It returns the output with an
+// error, too.
 func (c *Command) Run(ctx context.Context) (Printed, error) {
 	if ctx.Err() != nil {
 		return Printed{}, context.Cause(ctx)
@@ -147,16 +148,16 @@ func (c *Command) Run(ctx context.Context) (Printed, error) {
 
 // process is one run of a program.
 type process struct {
-	// finish is closed when all is to end.
+	// finish is closed when all processes must end.
 	finish chan struct{}
-	// ended is closed when the program has ended; exit is how, by then.
+	// ended is closed when the program has ended; exit is then its result.
 	ended chan struct{}
 	exit  error
-	// gone is closed when nothing is left of it.
+	// gone is closed when all of its processes are gone.
 	gone chan struct{}
 }
 
-// start begins a run. The files are for what it prints, and are closed.
+// start begins a run. It closes the files, which are for the program's output.
 func (c *Command) start(output, problems *os.File) *process {
 	p := &process{finish: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{})}
 	go func() {
@@ -175,19 +176,19 @@ func (c *Command) start(output, problems *os.File) *process {
 		p.exit = w.hear()
 		close(p.ended)
 		<-p.finish
-		_ = w.process.Wait() // its report has said all
+		_ = w.process.Wait() // its report has said everything
 	}()
 	return p
 }
 
-// watching is a watcher that runs.
+// watching is a running watcher.
 type watching struct {
 	process *exec.Cmd
-	control *os.File // until it is closed, the command may run
+	control *os.File // the command may run while it is open
 	report  *os.File
 }
 
-// launch checks the program and starts it, with its watcher.
+// launch checks the program and starts it with its watcher.
 func (c *Command) launch(output, problems *os.File) (*watching, error) {
 	if c.Check != nil {
 		if err := c.Check(); err != nil {
@@ -219,15 +220,15 @@ func (c *Command) startWatcher(output, problems *os.File) (*watching, error) {
 	if err := process.Start(); err != nil {
 		return nil, errors.Join(err, controls.Close(), report.Close())
 	}
-	// If the watcher has ended, its report has ended, too, which says it.
+	// If the watcher has ended, the end of its report tells.
 	_ = json.NewEncoder(controls).Encode(order{c.Args, c.Env, c.Dir, c.Credential, c.KeepsRights}) //nolint:errchkjson // the pipe may have ended
 	return &watching{process, controls, report}, nil
 }
 
-// errUnwatched says that a watcher has ended and has not said how its command has.
+// errUnwatched reports that a watcher has ended without a report about its command.
 var errUnwatched = errors.New("how it ended is not known: the process that watches it has ended")
 
-// hear waits until the command has ended, and returns how.
+// hear waits for the end of the command and returns its result.
 func (w *watching) hear() error {
 	defer w.report.Close()
 	var said report
@@ -244,7 +245,7 @@ func (w *watching) hear() error {
 	return nil
 }
 
-// startError is an error of a watcher's, with the kernel's.
+// startError is an error from a watcher, with the kernel's error number.
 type startError struct {
 	text string
 	err  syscall.Errno
@@ -254,22 +255,22 @@ func (e *startError) Error() string { return e.text }
 
 func (e *startError) Unwrap() error { return e.err }
 
-// confine takes from the calling thread, and so from what it starts, what a program must not get.
+// confine removes rights from the calling thread, and so from the processes that it starts.
 func confine() error {
-	// No setuid bit and no file capability gives what it starts other rights than it has.
+	// No setuid bit and no file capability gives a started process additional rights.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	// Capabilities that were handed to this process would be handed on, also to another user.
-	// Before Linux 4.3 there are none of that kind.
+	// Otherwise ambient capabilities would pass to the program, even as another user. Before Linux
+	// 4.3 there are none.
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("ambient capabilities: %w", err)
 	}
 	return closeOnExec()
 }
 
-// closeOnExec keeps all files of this process from what it starts. Go opens files so; those that
-// the process was started with may be others.
+// closeOnExec keeps the files of this process from the processes that it starts. Go marks its own
+// files, but the process may have inherited others.
 func closeOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err != nil { // before Linux 5.11, or in a sandbox that does not know the call
@@ -278,7 +279,7 @@ func closeOnExec() error {
 	return err
 }
 
-// await waits until the program has ended, or should end: then it returns why.
+// await waits until the program ends or must end; it returns the reason for the latter.
 func (c *Command) await(ctx context.Context, p *process, full <-chan struct{}) error {
 	select {
 	case <-p.ended:
@@ -290,11 +291,11 @@ func (c *Command) await(ctx context.Context, p *process, full <-chan struct{}) e
 	}
 }
 
-// errLeft is why the processes of a program are to end, if the program has ended.
+// errLeft is the reason to kill the remaining processes after the end of the program.
 var errLeft = errors.New("it has ended, and has left a process behind")
 
-// end kills all that is left. It returns cause, why the program has to end, or how it ended if that
-// is nil.
+// end kills all remaining processes. It returns cause, the reason why the program must end; if that
+// is nil, it returns the program's result.
 func (c *Command) end(p *process, cause error) error {
 	finish, patience := func() { close(p.finish) }, killTime
 	if c.patience != 0 {

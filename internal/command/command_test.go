@@ -20,12 +20,12 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// shell is a command for the shell.
+// shell returns a command for the shell.
 func shell(text string) *Command {
 	return &Command{Args: []string{"/bin/sh", "-c", text}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, MaxOutput: 1 << 20}
 }
 
-// within ends a test's command that hangs.
+// within returns a context that ends a hanging command of a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -39,7 +39,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	leaked, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD, 100) // as a process may be started with
+	leaked, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD, 100) // as a process may inherit one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestNoMoreIsKeptThanACommandMayPrint(t *testing.T) {
 	}
 }
 
-// awaitEnd waits until a process that was killed has ended.
+// awaitEnd waits until a killed process has ended.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	proc.Until(t, 20*time.Second, 5*time.Millisecond, "the process has ended", func() bool { return !proc.Alive(pid) })
@@ -129,7 +129,8 @@ func pidIn(t *testing.T, file string) int {
 
 var errOver = errors.New("no answer within 1s")
 
-// untilTold is a time that is over when a command writes a pid into a file, which it hands on.
+// untilTold returns a context that ends when a command writes a pid into a file, and passes the pid
+// on.
 func untilTold(t *testing.T) (ctx context.Context, fifo string, pid <-chan int) {
 	t.Helper()
 	fifo = filepath.Join(t.TempDir(), "pid")
@@ -165,8 +166,8 @@ func TestChildThatHoldsThePipeIsNotWaitedFor(t *testing.T) {
 	awaitEnd(t, pidIn(t, file))
 }
 
-// escapes are ways to leave a process group, and the tree of a command. Each writes the pid of what
-// goes on to the file.
+// escapes are ways to leave a process group, and the tree of a command. Each writes the pid of the
+// escaped process to the file.
 func escapes(file string) map[string]string {
 	waits := "echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 3600"
 	return map[string]string{
@@ -211,7 +212,7 @@ func TestNothingOutlivesTheTimeOfACommand(t *testing.T) {
 	}
 }
 
-// ended fails, and ends the process, if that has not ended.
+// ended fails if the process has not ended, and kills it.
 func ended(t *testing.T, pid int) {
 	t.Helper()
 	if proc.Alive(pid) {
@@ -232,7 +233,7 @@ func TestProcessesThatForkAndExitDoNotOutliveTheirCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(held)
-	// For half a minute, if nobody ends it.
+	// It runs for half a minute, unless it is killed.
 	comet := `use POSIX; if (fork == 0) { POSIX::setsid(); open(my $f, ">", $ARGV[0]); print $f "1"; close $f; for (1..50000) { POSIX::_exit(0) if fork; POSIX::setsid(); select(my $r, my $w, my $e, 0.0002) } POSIX::_exit(0) } sleep 3600`
 	_, err = shell("exec 9>" + life + "; exec perl -e '" + comet + "' " + fifo).Run(ctx)
 	if !errors.Is(err, errOver) {
@@ -321,7 +322,7 @@ func TestACheckThatRefusesOrHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			close(hangs)
-			<-undead.Gone // also if it was started after all: it is killed
+			<-undead.Gone // if it was started after all, it is killed
 		})
 	}
 }
@@ -354,8 +355,8 @@ func TestACommandRunsAsAnotherUser(t *testing.T) {
 	}
 }
 
-// A user can stop a child with a signal once that has the user and before it is the program. The
-// thread that starts it waits for that.
+// A user can stop a child with a signal after it has got the user and before it is the program. The
+// thread that starts it then waits.
 func TestAUserThatStopsItsProcessesDoesNotHoldACommand(t *testing.T) {
 	const victim = 64902
 	proc.StopNewest(t, victim)

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// MaxErrors is how much is kept of what a program prints on its standard error, in bytes.
+	// MaxErrors is the length to which standard error is truncated, in bytes.
 	MaxErrors = 512
-	// maxErrorLines is how many lines of it are kept.
+	// maxErrorLines is the number of its lines that are kept.
 	maxErrorLines = 3
-	// lastBytes is what these lines are looked for in.
+	// lastBytes is the size of the part that is searched for these lines.
 	lastBytes = 8 << 10
 )
 
-// output collects what a process prints.
+// output collects the output of a process.
 type output struct {
 	read, write *os.File
-	// full is closed when it was too much.
+	// full is closed when the output exceeds the limit.
 	full chan struct{}
-	// done is closed when nothing more comes; data and err do not change any more then.
+	// done is closed when the output is complete; data and err then stay unchanged.
 	done chan struct{}
 	data []byte
 	err  error
@@ -43,7 +43,7 @@ func newOutput() (*output, error) {
 	return &output{read: read, write: write, full: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
-// collect begins to read, up to a number of bytes.
+// collect starts to read up to most bytes.
 func (o *output) collect(most int64) {
 	go func() {
 		defer close(o.done)
@@ -56,11 +56,11 @@ func (o *output) collect(most int64) {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			o.err = err
 		}
-		// else a process that got away holds the pipe; what the program itself has printed is here
+		// otherwise an escaped process holds the pipe; the program's own output is complete
 	}()
 }
 
-// collectLast begins to read without an end, and keeps the last of it.
+// collectLast starts to read without a limit, and keeps the last part.
 func (o *output) collectLast() {
 	go func() {
 		defer close(o.done)
@@ -76,7 +76,7 @@ func (o *output) collectLast() {
 	}()
 }
 
-// hurry bounds the time of what is still read: a pipe has deadlines.
+// hurry sets a deadline for the rest of the reading.
 func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime)) }
 
 // close frees the pipe.
@@ -85,7 +85,7 @@ func (o *output) close() {
 	_ = o.read.Close()
 }
 
-// clean is the last lines of a text on one line, without what a terminal would act on.
+// clean returns the last lines of a text on one line, without terminal control characters.
 func clean(text []byte) string {
 	lines := bytes.Split(text, []byte("\n"))
 	var last []string
@@ -97,7 +97,7 @@ func clean(text []byte) string {
 	return strings.Join(last, " / ")
 }
 
-// closeEachOnExec does one by one what close_range does at once.
+// closeEachOnExec does the same as close_range, file by file.
 func closeEachOnExec() error {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

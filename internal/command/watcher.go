@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// watcherName is the name that this program gives itself as a watcher.
+	// watcherName is this program's argument 0 as a watcher.
 	watcherName = "bursar: command"
-	// The files that a watcher is started with, besides the usual three.
+	// The files that a watcher is started with, in addition to the standard three.
 	controlFile, reportFile = 3, 4
-	// strikeEvery is the time between two rounds in which processes are killed. It doubles every
-	// 32 rounds, up to strikeAtLast: a process may hang in the kernel.
+	// strikeEvery is the time between two rounds of killing. It doubles every 32 rounds, up to
+	// strikeAtLast, because a process may hang in the kernel.
 	strikeEvery, strikeAtLast = time.Millisecond, time.Second
 	// chases is how often a round looks at the newest process of the machine. Processes that fork
-	// and exit are gone when the process table has been read.
+	// and exit have gone by the time the process table is read.
 	chases = 500
 )
 
-// A watcher is this program, started again between this process and a command. All that descends
-// from the command has the watcher as its parent once its own parents have ended, whatever session
-// it is in (prctl(2), PR_SET_CHILD_SUBREAPER): nothing gets away from a watcher. This process
-// cannot do that itself, since it also starts engines, which are to outlive it.
+// A watcher is this program, started again between this process and a command. It is a subreaper
+// (prctl(2), PR_SET_CHILD_SUBREAPER): it becomes the parent of all descendants of the command whose
+// own parents have ended, in whatever session, so that none escapes. This process cannot be the
+// subreaper itself, because it also starts engines, which must outlive it.
 
-// order is an order to a watcher, as JSON in its control file. When that file ends, also by the
-// end of the process that has written it, the watcher kills all processes.
+// order tells a watcher which command to run, as JSON in its control file. When that file ends,
+// including by the end of the process that writes it, the watcher kills all processes.
 type order struct {
 	Args        []string            `json:"args"`
 	Env         []string            `json:"env"`
@@ -47,18 +47,18 @@ type order struct {
 	KeepsRights bool                `json:"keeps_rights"`
 }
 
-// report is the answer of a watcher, once.
+// report is the watcher's single answer.
 type report struct {
-	// Failed says why the command was not started; empty: it was. Errno is the kernel's error; 0:
-	// none.
+	// Failed is the reason why the command was not started; empty: it was started. Errno is the
+	// kernel's error; 0: none.
 	Failed string        `json:"failed"`
 	Errno  syscall.Errno `json:"errno"`
-	// Status is how it ended.
+	// Status is the command's exit status.
 	Status syscall.WaitStatus `json:"status"`
 }
 
-// A watcher does nothing that the rest of the program is for. No main function has to know of it,
-// nor has that of a test.
+// A watcher runs nothing else of the program. With init, no main function has to know of it, nor
+// has that of a test.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == watcherName {
 		syscall.Exit(watch()) // with the race detector, os.Exit would wait for a second
@@ -69,18 +69,18 @@ func init() { //nolint:gochecknoinits // see above
 type watcher struct {
 	self, session int
 
-	// mu is held while processes are killed and while they are reaped: the number of a child stays
-	// its own until it is reaped.
+	// mu is held during killing and during reaping: the pid of a child is not reused until it is
+	// reaped.
 	mu sync.Mutex
-	// ended gets how the command ended.
+	// ended receives the exit status of the command.
 	ended chan syscall.WaitStatus
 	// empty is closed when no descendant is left.
 	empty chan struct{}
 }
 
-// watch is the whole life of a watcher.
+// watch runs the watcher.
 func watch() int {
-	// The command is killed when the thread ends that has started it.
+	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
@@ -101,8 +101,8 @@ func watch() int {
 		defer close(over)
 		_, _ = io.Copy(io.Discard, control)
 	}()
-	// Also while the command is started: once it has its user, and before it is the program, that
-	// user can stop it with a signal, and this thread waits for it.
+	// This must also work during the start of the command: between getting its user and becoming
+	// the program, that user can stop it with a signal, and this thread waits for it.
 	go func() {
 		defer close(killed)
 		select {
@@ -136,7 +136,7 @@ func watch() int {
 	return 0
 }
 
-// start starts the command, with the rights of this thread, which it lessens.
+// start starts the command with reduced rights of this thread.
 func start(o order) (pid int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("become the parent of what it leaves behind: %w", err)
@@ -159,7 +159,7 @@ func start(o order) (pid int, err error) {
 	return pid, nil
 }
 
-// reap waits for the end of each process, until none is left.
+// reap reaps each ended process, until none is left.
 func (w *watcher) reap(command int) {
 	defer close(w.empty)
 	for {
@@ -168,7 +168,7 @@ func (w *watcher) reap(command int) {
 			continue
 		}
 		if err != nil {
-			return // ECHILD: no child is left, so nothing that descends from one
+			return // ECHILD: no child is left, and so no descendant
 		}
 		w.mu.Lock()
 		for {
@@ -185,7 +185,7 @@ func (w *watcher) reap(command int) {
 	}
 }
 
-// killAll kills until nothing is left.
+// killAll kills until no descendant is left.
 func (w *watcher) killAll() {
 	for round := 0; ; round++ {
 		select {
@@ -207,7 +207,7 @@ func (w *watcher) killAll() {
 	}
 }
 
-// strike kills all that descends from this process and is found.
+// strike kills all descendants of this process in the process table.
 func (w *watcher) strike() {
 	table := processtable.Read()
 	for pid, p := range table {
@@ -238,9 +238,9 @@ func (w *watcher) chase() {
 	}
 }
 
-// kill kills a process that descends from this one, with its process group. All of the group
-// descends from this process, too: a group is within one session, and the sessions of the others
-// are not this one's. The kernel kills a group at once: no member of it can fork meanwhile.
+// kill kills a descendant of this process together with its process group. All members of the group
+// are descendants, too: a group is inside one session, and the descendants' sessions are not this
+// process's session. The kernel kills a group at once: no member can fork meanwhile.
 func (w *watcher) kill(pid int, p processtable.Process) {
 	if p.Session != w.session && p.Group > 1 {
 		_ = unix.Kill(-p.Group, unix.SIGKILL) // it may have ended

@@ -16,7 +16,7 @@ const (
 	wantCA          = "a file in PEM with the certificates of the CAs to trust"
 )
 
-// pair makes a certificate of its two files. usage is what it must be good for.
+// pair makes a certificate from its two files. The certificate must be valid for usage.
 func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now time.Time) (tls.Certificate, error) {
 	chain, err := certificates(cert, certPEM)
 	if err != nil {
@@ -38,7 +38,7 @@ func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now ti
 	made, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		wrong := key.wrong(strings.TrimPrefix(err.Error(), "tls: "), err)
-		wrong.Later = strings.Contains(err.Error(), "does not match") // one of the two may be replaced next
+		wrong.Later = strings.Contains(err.Error(), "does not match") // one may be replaced soon
 		return tls.Certificate{}, wrong
 	}
 	made.Leaf = leaf
@@ -52,7 +52,7 @@ func usageName(usage x509.ExtKeyUsage) string {
 	return "clientAuth"
 }
 
-// certificates reads all of a file; there is at least one.
+// certificates reads all certificates of a file, which must have at least one.
 func certificates(f file, content []byte) ([]*x509.Certificate, error) {
 	var chain []*x509.Certificate
 	for rest := content; ; {
@@ -61,7 +61,7 @@ func certificates(f file, content []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			continue // a key may stand in the same file
+			continue // the file may also hold a key
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -75,7 +75,7 @@ func certificates(f file, content []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// authorities reads a file of CAs. Some may have expired, as in every old bundle; not all.
+// authorities reads a file of CAs. At least one must be valid; old bundles have expired ones too.
 func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) {
 	all, err := certificates(f, content)
 	if err != nil {
@@ -95,7 +95,7 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 	return pool, nil
 }
 
-// whyInvalid says why a certificate is not valid now; empty if it is.
+// whyInvalid returns the reason why a certificate is not valid now; empty if it is valid.
 func whyInvalid(c *x509.Certificate, now time.Time) string {
 	switch {
 	case now.After(c.NotAfter):
@@ -107,8 +107,7 @@ func whyInvalid(c *x509.Certificate, now time.Time) string {
 	}
 }
 
-// renewalWarning says that a certificate should have been renewed: less than a fifth of its life
-// is left.
+// renewalWarning returns a warning if less than a fifth of a certificate's lifetime is left.
 func renewalWarning(f file, c *x509.Certificate, now time.Time) string {
 	left := c.NotAfter.Sub(now)
 	switch {

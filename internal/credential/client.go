@@ -10,46 +10,46 @@ import (
 	"time"
 )
 
-// ClientTLS is the part of a configuration that says whom a client trusts and what it shows. The
-// zero value trusts the CAs that the machine trusts, and shows nothing.
+// ClientTLS is the TLS configuration of a client: its CAs and its own certificate. The zero value
+// trusts the CAs of the machine and has no certificate.
 type ClientTLS struct {
-	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default:
-	// those that the machine trusts. If the file changes, the next connection uses it. If the new
-	// one is wrong, the old one stays in use.
+	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default: the
+	// CAs that the machine trusts. If the file changes, the next connection uses it. If the new
+	// file is wrong, the old one stays in use.
 	CA string `yaml:"ca"`
-	// Cert is the file of the client's own certificate in PEM, followed by those of the CAs between
-	// it and the root. Default: none.
+	// Cert is the file of the client's own certificate in PEM, followed by the CAs between it and
+	// the root. Default: none.
 	Cert string `yaml:"cert"`
 	// Key is the file of the client's private key in PEM. It must not be readable for everybody
 	// (0600 or 0640).
 	Key string `yaml:"key"`
 	// ServerName is the name that the server's certificate must have. Default: the name or address
-	// that is called.
+	// of the server.
 	ServerName string `yaml:"serverName"`
 }
 
-// IsSet reports whether anything is configured.
+// IsSet reports whether any field is set.
 func (c ClientTLS) IsSet() bool { return c != ClientTLS{} }
 
-// Client is whom a client trusts, and its own certificate.
+// Client holds the CAs that a client trusts, and its own certificate.
 type Client struct {
 	cert       file
 	serverName string
-	// organization is what the subject of a server's certificate must have; empty: anything.
+	// organization is required in the subject of a server's certificate; empty: no requirement.
 	organization string
 	files        *bundle[clientFiles] // nil: there are none
 	options      Options
 }
 
-// clientFiles is what the files say.
+// clientFiles is the parsed content of the files.
 type clientFiles struct {
-	roots       *x509.CertPool   // nil: those of the machine
+	roots       *x509.CertPool   // nil: the CAs of the machine
 	certificate *tls.Certificate // nil: none
 }
 
-// Open reads the files, if there are any. The error is a *FileError.
+// Open reads the files, if any are configured. The error is a *FileError.
 //
-// With Options.Later it succeeds although they cannot be read yet.
+// With Options.Later it also succeeds if the files cannot be read yet.
 func (c ClientTLS) Open(options Options) (*Client, error) {
 	options = options.withDefaults()
 	at := fieldPath(options.Field)
@@ -94,15 +94,15 @@ func (c ClientTLS) Open(options Options) (*Client, error) {
 	return client, nil
 }
 
-// Config returns the configuration of one connection to a host, by name or address, as the files
-// are now.
+// Config returns the configuration of one connection to a host (name or address), from the current
+// files.
 func (c *Client) Config(host string) *tls.Config {
 	if c.serverName != "" {
 		host = c.serverName
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, ServerName: host, Time: c.options.Now,
-		VerifyConnection: c.verify, // also of a resumed session, of which there are none
+		VerifyConnection: c.verify, // resumed sessions too; there are none
 	}
 	if c.files == nil {
 		return config
@@ -110,20 +110,20 @@ func (c *Client) Config(host string) *tls.Config {
 	now := c.files.get()
 	if now == nil {
 		config.VerifyConnection = func(tls.ConnectionState) error { return c.Unready() }
-		config.RootCAs = x509.NewCertPool() // nobody is trusted
+		config.RootCAs = x509.NewCertPool() // trust no CA
 		return config
 	}
 	config.RootCAs = now.roots
 	if now.certificate != nil {
-		// It is shown even if the server names only other CAs: the server's refusal then says more
-		// than that there was no certificate.
+		// Present the certificate even if the server names only other CAs: the server's refusal
+		// then says more than that there was no certificate.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.certificate, nil }
 	}
 	return config
 }
 
-// Unready says why no connection can be made yet; nil: one can. It is an error only if the files
-// were opened with Options.Later.
+// Unready returns the reason why the client cannot connect yet; nil if it can. It returns an error
+// only for files that were opened with Options.Later.
 func (c *Client) Unready() error {
 	if c.files == nil {
 		return nil
@@ -131,11 +131,10 @@ func (c *Client) Unready() error {
 	return c.files.unready()
 }
 
-// handshakeTime is how long the other end has to agree on TLS.
+// handshakeTime bounds the TLS handshake.
 const handshakeTime = 10 * time.Second
 
-// Use makes a transport's TLS connections with this. It dials with the transport's DialContext as
-// it is now.
+// Use makes a transport use this client for TLS. It dials with the transport's current DialContext.
 func (c *Client) Use(transport *http.Transport) {
 	dial := transport.DialContext
 	if dial == nil {
@@ -152,21 +151,20 @@ func (c *Client) Use(transport *http.Transport) {
 		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the dialer's says all
+			return nil, err //nolint:wrapcheck // the dialer's error is complete
 		}
 		ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 		defer cancel()
 		secure := tls.Client(conn, c.Config(host))
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
-			return nil, err //nolint:wrapcheck // Describe knows it
+			return nil, err //nolint:wrapcheck // Describe handles it
 		}
 		return secure, nil
 	}
 }
 
-// Warnings says what is wrong with the files as they are, and that the certificate should be
-// renewed.
+// Warnings describes the faults of the current files, and a certificate that should be renewed.
 func (c *Client) Warnings() []string {
 	if c.files == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TrustError is a connection that failed because one end does not trust the other, with what to do
-// about it.
+// TrustError is the error of a connection that failed because one end does not trust the other,
+// with advice.
 type TrustError struct {
 	Err    error
 	Advice string
@@ -16,11 +16,11 @@ type TrustError struct {
 
 func (e *TrustError) Error() string { return e.Err.Error() + ": " + e.Advice }
 
-// Unwrap returns what happened.
+// Unwrap returns the error of the connection.
 func (e *TrustError) Unwrap() error { return e.Err }
 
-// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError
-// around the error. Other errors, and those described already, come back as they are.
+// Describe adds advice to the error of a client's call that failed for lack of trust, as a
+// *TrustError. It returns other errors, and those with advice, unchanged.
 func Describe(err error) error {
 	if err == nil {
 		return nil
@@ -38,7 +38,7 @@ func Describe(err error) error {
 	return &TrustError{Err: err, Advice: advice}
 }
 
-// serverAdvice is about what is wrong with the server's certificate, as this end sees it.
+// serverAdvice returns advice about a server certificate that the client has refused.
 func serverAdvice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "want tls.ca to name the file of the CA that has issued the server's certificate"
@@ -81,8 +81,8 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// alertAdvice is about what the server has said before it hung up. The library has no types for
-// it, and over HTTP/2 nothing but its words is left.
+// alertAdvice returns advice about the TLS alert of a server that has closed the connection. The
+// library has no types for alerts, and over HTTP/2 only the text of the error is left.
 func alertAdvice(text string) string {
 	const prefix = "remote error: tls: "
 	switch {

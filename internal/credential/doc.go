@@ -1,14 +1,14 @@
-// Package credential is what the two ends of a connection show each other: certificates and bearer
-// tokens from files, which are read again when they change, so that nothing is restarted for a
-// renewal.
+// Package credential loads the credentials of the two ends of a connection, certificates and bearer
+// tokens, from files. It reads the files again when they change, so a renewal needs no restart.
 //
-// A ServerTLS or ClientTLS is a part of a configuration; Open reads its files, and refuses what
-// cannot work with a *FileError that says which field, which file and what would be right. From
-// then on the files are looked at when somebody connects, at most once a second; new ones that
-// cannot be used leave the old ones in use, and that is logged once. Describe says what to do
-// about a connection that failed for lack of trust.
+// A ServerTLS or ClientTLS is a part of a configuration. Open reads its files, and refuses an
+// unusable one with a *FileError that names the field, the file and a correct value. From then on a
+// new connection checks the files, at most once a second. If the new files cannot be used, the old
+// ones stay in use, and the fault is logged once. Describe adds advice to the error of a connection
+// that failed for lack of trust.
 //
-// It decides nothing about what a certificate's or a token's owner may do: that is package access.
+// The package does not decide what the owner of a certificate or a token may do. Package access
+// does.
 //
-// Everything may be used by many goroutines.
+// All types may be used by many goroutines.
 package credential

@@ -6,18 +6,19 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// FileError refuses a field of a configuration that names a file, or the file.
+// FileError refuses a field of a configuration that names a file, or the file itself.
 type FileError struct {
 	// Field is its path in the configuration, such as "tls.cert".
 	Field string
-	// File is what the field says; empty if it is not set and should be.
+	// File is the value of the field; empty if a required field is not set.
 	File string
-	// Wrong is what is wrong, Want what would be right.
+	// Wrong is the fault, Want a correct value.
 	Wrong, Want string
-	// Later says that time may mend it although the file can be read: the certificate is not valid
-	// at this time, or the key is that of another one, as while both are being replaced.
+	// Later means that the file can be read and that time may mend the fault: the certificate is
+	// not valid at this time, or key and certificate do not match, as while both are being
+	// replaced.
 	Later bool
-	// Err is the operating system's error, or that of a parser; nil if there is none.
+	// Err is the error of the operating system or of a parser; nil if there is none.
 	Err error
 }
 
@@ -28,15 +29,15 @@ func (e *FileError) Error() string {
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Transient reports whether time may mend this: the file cannot be read now, or Later is set. Any
-// other content has to be put right by a person.
+// Transient reports whether time may mend the fault: the file cannot be read now, or Later is set.
+// A person must correct all other faults.
 func (e *FileError) Transient() bool { return e.Later || regularfile.Transient(e.Err) }
 
-// CertificateError refuses the certificate that a client has shown.
+// CertificateError refuses the certificate of a client.
 type CertificateError struct {
 	Subject string
 	Want    string
-	Err     error // why; nil if the certificate does not matter
+	Err     error // the reason; nil if the server takes no client certificates
 }
 
 func (e *CertificateError) Error() string {
@@ -46,5 +47,5 @@ func (e *CertificateError) Error() string {
 	return fmt.Sprintf("client certificate of %q: %v: want %s", e.Subject, e.Err, e.Want)
 }
 
-// Unwrap returns why it was refused.
+// Unwrap returns the reason of the refusal.
 func (e *CertificateError) Unwrap() error { return e.Err }

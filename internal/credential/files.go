@@ -16,29 +16,28 @@ import (
 )
 
 const (
-	// checkEvery is the least time between two checks of the files.
+	// checkEvery is the shortest time between two checks of the files.
 	checkEvery = time.Second
-	// settleTime is how old a file's last change must be for its time and size to vouch for its
-	// content.
+	// settleTime is the age that a file's last change must have before an unchanged time and size
+	// prove an unchanged content.
 	settleTime = 2 * time.Second
-	// maxFile is the size in bytes above which a file is refused: a bundle of all public CAs takes
+	// maxFile is the largest size in bytes of a file that is read: a bundle of all public CAs takes
 	// a fourth of it.
 	maxFile = 1 << 20
 )
 
-// Options are what everything that reads files here needs. The zero value of a field is its
-// default.
+// Options are shared by all types that read files. The zero value of a field is its default.
 type Options struct {
-	// Field is the path of the struct in the configuration, for errors. Default "tls", of a Token
+	// Field is the path of the struct in the configuration, for errors. Default: "tls"; for a Token
 	// nothing.
 	Field string
-	// Log takes what changes, and what is wrong with a change. Default: it is not logged.
+	// Log logs changes of files and faults of changed files. Default: no log.
 	Log *slog.Logger
-	// Now tells the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Later opens files that cannot be used for a reason that time may mend. Until they can be
-	// used, connections and calls that need them fail, with the reason. Only ClientTLS and Token
-	// take it.
+	// Later lets Open succeed if the files have a fault that time may mend. Until the fault is
+	// gone, connections and calls that need the files fail with its reason. Only ClientTLS and
+	// Token use this option.
 	Later bool
 }
 
@@ -52,11 +51,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// file is one of those that are read together.
+// file is one file of a bundle.
 type file struct {
 	field, path string
-	// secret files must be unreadable for others than their owner and group, and theirs is root or
-	// us, who alone may change them.
+	// secret files must belong to root or to the user of this process, only their owner may write
+	// them, and only their owner and group may read them.
 	secret bool
 	want   string
 }
@@ -90,8 +89,8 @@ func (f file) read() ([]byte, fs.FileInfo, error) {
 	return content, info, nil
 }
 
-// exposed says who else can read a secret file, or put another secret into it, and what would be
-// right; empty: only who may. us is the user that this process runs as.
+// exposed describes access to a secret file by other users, and a correct mode or owner. Both are
+// empty if there is none. us is the user of this process.
 func exposed(info fs.FileInfo, us int) (wrong, want string) {
 	uid, _ := regularfile.Owners(info)
 	owner := int(uid)
@@ -108,7 +107,7 @@ func exposed(info fs.FileInfo, us int) (wrong, want string) {
 
 const wantModes = "a file that only its owner can change, and only its owner and group can read: chmod 0600 or 0640"
 
-// reasonOf leaves out the path, which the message has already.
+// reasonOf removes the path from an error, because the message already has it.
 func reasonOf(err error) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
@@ -116,21 +115,21 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// bundle is what was made of some files, and is made again when one of them changes.
+// bundle is a value that is parsed from some files, and parsed again when one of them changes.
 type bundle[T any] struct {
 	files []file
 	parse func(contents [][]byte, now time.Time) (T, error)
 	opt   Options
 
 	current   atomic.Pointer[T]
-	checkedAt atomic.Int64 // when the files were last looked at, Unix nanoseconds
+	checkedAt atomic.Int64 // when the files were last checked, Unix nanoseconds
 
 	mu sync.Mutex
-	// seen are the infos of the files that current was made of; nil: they must be read. Guarded by
-	// mu.
+	// seen are the infos of the files when current was parsed; nil: the next check must read them.
+	// Guarded by mu.
 	seen   []fs.FileInfo
-	sum    [sha256.Size]byte // guarded by mu: of what current was made of
-	fault  string            // guarded by mu: what is wrong with the files as they are now
+	sum    [sha256.Size]byte // guarded by mu: of the contents of current
+	fault  string            // guarded by mu: the fault of the current files; empty: none
 	logged bool              // guarded by mu: fault has been logged
 	cause  error             // guarded by mu: the error of which fault is the text
 }
@@ -158,8 +157,8 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 	return b, nil
 }
 
-// unready says why there is nothing to use yet; nil: there is. It is for files that were opened
-// with Later.
+// unready returns the reason why there is no usable value yet; nil if there is one. It is for files
+// that were opened with Later.
 func (b *bundle[T]) unready() error {
 	if b.get() != nil {
 		return nil
@@ -169,8 +168,7 @@ func (b *bundle[T]) unready() error {
 	return b.cause
 }
 
-// get returns the content of the files at the time when they were last right; nil: they never
-// were.
+// get returns the last good value of the files; nil if there was none yet.
 func (b *bundle[T]) get() *T {
 	now := b.opt.Now()
 	last := b.checkedAt.Load()
@@ -180,7 +178,7 @@ func (b *bundle[T]) get() *T {
 	return b.current.Load()
 }
 
-// refresh makes current again if the files have changed.
+// refresh parses the files again if they have changed.
 func (b *bundle[T]) refresh(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,8 +203,8 @@ func (b *bundle[T]) refresh(now time.Time) {
 	b.fault, b.cause, b.logged, b.seen = "", nil, false, settled(infos, now)
 }
 
-// faultLocked notes what is wrong with the files. It is logged when it is still so at the next
-// look: a certificate and its key are replaced one after the other.
+// faultLocked stores the fault of the files. It logs the fault at the second check that finds it,
+// because an operator replaces a certificate and its key one after the other.
 func (b *bundle[T]) faultLocked(err error) {
 	if text := err.Error(); text != b.fault {
 		b.fault, b.cause, b.logged = text, err, false
@@ -223,7 +221,7 @@ func (b *bundle[T]) faultLocked(err error) {
 	}
 }
 
-// wrong says what is wrong with the files; empty if nothing is.
+// wrong returns the fault of the files; empty if there is none.
 func (b *bundle[T]) wrong() string {
 	b.get()
 	b.mu.Lock()
@@ -242,7 +240,7 @@ func (b *bundle[T]) read() (contents [][]byte, infos []fs.FileInfo, err error) {
 	return contents, infos, nil
 }
 
-// unchanged reports, without reading, whether the files are those that current was made of.
+// unchanged reports, without reading, whether the files are those from which current was parsed.
 func (b *bundle[T]) unchanged() bool {
 	if len(b.seen) != len(b.files) {
 		return false
@@ -265,8 +263,8 @@ func (b *bundle[T]) paths() []string {
 	return paths
 }
 
-// settled returns the infos if they vouch for the content that was read with them. A file that was
-// written just now may be written again without another time.
+// settled returns the infos if an unchanged info proves an unchanged content. A file that was
+// written a moment ago may be written again with the same time.
 func settled(infos []fs.FileInfo, now time.Time) []fs.FileInfo {
 	for _, info := range infos {
 		if now.Sub(info.ModTime()) < settleTime {
@@ -276,7 +274,8 @@ func settled(infos []fs.FileInfo, now time.Time) []fs.FileInfo {
 	return infos
 }
 
-// sumOf tells contents apart, even if a byte has moved from one file to the next.
+// sumOf returns one hash of all contents. It differs even if a byte moves from one file to the
+// next.
 func sumOf(contents [][]byte) [sha256.Size]byte {
 	var all []byte
 	for _, content := range contents {

@@ -5,26 +5,26 @@ import "time"
 // File is one of several files that are read together, such as a keytab and the configuration of
 // Kerberos.
 type File struct {
-	// Field is the path of the field that names it, Path what the field says.
+	// Field is the path of the configuration field, Path its value.
 	Field, Path string
-	// Secret files are of root or of the user of this process, who alone may change them, and are
-	// not readable for everybody (0600 or 0640).
+	// Secret files must belong to root or to the user of this process, only their owner may write
+	// them, and not every user may read them (0600 or 0640).
 	Secret bool
-	// Want is what would be right, if the file cannot be used.
+	// Want describes a correct file, for errors.
 	Want string
 }
 
-// Wrong refuses the file.
+// Wrong returns an error that refuses the file.
 func (f File) Wrong(wrong string, err error) *FileError {
 	return &FileError{Field: f.Field, File: f.Path, Wrong: wrong, Want: f.Want, Err: err}
 }
 
-// FileSet is what was made of some files, and is made again when one of them changes.
+// FileSet is a value that is parsed from some files, and parsed again when one of them changes.
 type FileSet[T any] struct{ files *bundle[T] }
 
-// OpenFileSet reads the files and makes of their contents, in the order of the files, what Get
-// returns. The contents of secret files are secret: the error that of returns goes to logs, and
-// must not hold any of them. The error is a *FileError, or what of returned.
+// OpenFileSet reads the files and calls of with their contents, in the order of the files. Get
+// returns the result. The error of the function goes to logs, so it must not contain any content of
+// a secret file. OpenFileSet returns a *FileError, or the error of the function.
 func OpenFileSet[T any](files []File, options Options, of func(contents [][]byte) (T, error)) (*FileSet[T], error) {
 	var list []file
 	for _, f := range files {
@@ -37,6 +37,6 @@ func OpenFileSet[T any](files []File, options Options, of func(contents [][]byte
 	return &FileSet[T]{files: opened}, nil
 }
 
-// Get returns what the files say, or said when they were last right: the same pointer for as long
-// as that is the same.
+// Get returns the last good value of the files. It returns the same pointer until the value
+// changes.
 func (s *FileSet[T]) Get() *T { return s.files.get() }

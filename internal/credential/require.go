@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// OrganizationError refuses a server with a good certificate of another organization than was to
-// be called.
+// OrganizationError refuses a server whose certificate is valid but lacks the required
+// organization.
 type OrganizationError struct {
 	Subject string // of the certificate
-	Want    string // the organization that it lacks
+	Want    string // the required organization
 }
 
 func (e *OrganizationError) Error() string {
@@ -18,10 +18,10 @@ func (e *OrganizationError) Error() string {
 }
 
 // Require returns a client like this one that calls only servers whose certificate has an
-// organization (O) in its subject. It is for servers whose address comes from a source that is not
-// trusted. Such an address may be that of any machine with a certificate of the CA, so a
-// certificate for that name proves nothing. If ServerName is configured, the certificate must have
-// that name instead: the operator has chosen it, for CAs that put nothing into the subject.
+// organization (O) in its subject. It is for servers whose address comes from an untrusted source.
+// Such an address may be that of any machine with a certificate of the CA, so a certificate for
+// that name proves nothing. If ServerName is configured, the certificate must have that name
+// instead: the operator chose it, for CAs that leave the subject empty.
 func (c *Client) Require(organization string) *Client {
 	strict := *c
 	if c.serverName == "" {
@@ -30,7 +30,7 @@ func (c *Client) Require(organization string) *Client {
 	return &strict
 }
 
-// verify is called after the chain and the name of a server's certificate were found good.
+// verify runs after the TLS library has verified the chain and the name of a server's certificate.
 func (c *Client) verify(state tls.ConnectionState) error {
 	leaf := state.PeerCertificates[0]
 	if c.organization == "" || slices.Contains(leaf.Subject.Organization, c.organization) {
@@ -39,8 +39,8 @@ func (c *Client) verify(state tls.ConnectionState) error {
 	return &OrganizationError{Subject: leaf.Subject.String(), Want: c.organization}
 }
 
-// Identified reports whether clients that Require the organization, and have the ServerName if
-// that is not empty, call this server.
+// Identified reports whether this server passes the checks of a client that Requires the
+// organization, or that has ServerName set if serverName is not empty.
 func (s *Server) Identified(organization, serverName string) bool {
 	leaf := s.files.get().certificate.Leaf
 	if serverName != "" {

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// ServerTLS is the part of a server's configuration that makes it speak TLS.
+// ServerTLS is the TLS configuration of a server.
 type ServerTLS struct {
-	// Cert is the file of the server's certificate in PEM, followed by those of the CAs between it
-	// and the root. Without it the server does not use TLS. If the file changes, the next
-	// connection uses it. If the new one is wrong, the old one stays in use.
+	// Cert is the file of the server's certificate in PEM, followed by the CAs between it and the
+	// root. Without it the server does not use TLS. If the file changes, the next connection uses
+	// it. If the new file is wrong, the old one stays in use.
 	Cert string `yaml:"cert"`
 	// Key is the file of the server's private key in PEM. It must not be readable for everybody
 	// (0600 or 0640).
 	Key string `yaml:"key"`
 	// ClientCA is the file of the CAs that may have issued the certificates of clients, in PEM.
-	// Default: none, clients show tokens. If a CA is removed from the file, the next call with one
-	// of its certificates is refused.
+	// Default: none; clients then use tokens. If an operator removes a CA from the file, the server
+	// refuses the next call with one of its certificates.
 	ClientCA string `yaml:"clientCA"`
 }
 
-// IsSet reports whether anything is configured.
+// IsSet reports whether any field is set.
 func (c ServerTLS) IsSet() bool { return c != ServerTLS{} }
 
-// Server is a server's certificate, and the CAs of its clients.
+// Server holds a server's certificate, and the CAs of its clients.
 type Server struct {
 	cert    file
 	files   *bundle[serverFiles]
 	options Options
 }
 
-// serverFiles is what the files say.
+// serverFiles is the parsed content of the files.
 type serverFiles struct {
 	certificate tls.Certificate
-	clients     *x509.CertPool // nil: clients show no certificates
+	clients     *x509.CertPool // nil: the server takes no client certificates
 	verified    *verifications
 }
 
@@ -89,13 +89,13 @@ func fieldPath(field string) func(string) string {
 	return func(name string) string { return field + "." + name }
 }
 
-// Config returns the configuration of a listener. A client may show a certificate or none, and it
-// is not judged here: Verify does, for each call, so that a refusal is an answer that says why.
-// One that ends the handshake often gets lost with the connection.
+// Config returns the configuration of a listener. A client may present a certificate or none. The
+// handshake does not verify it. Verify does this for each call, so that the refusal is an answer
+// with a reason. A refusal that ends the handshake often gets lost with the connection.
 func (s *Server) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		SessionTicketsDisabled: true, // each connection looks at the files
+		SessionTicketsDisabled: true, // each connection checks the files
 		GetConfigForClient:     s.forClient,
 	}
 }
@@ -113,10 +113,9 @@ func (s *Server) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return c, nil
 }
 
-// Verify returns the certificate that the other end of a connection has shown, if a CA that is
-// trusted at this moment has issued it; nil if the other end has shown none. The error is a
-// *CertificateError. It is cheap enough for every call: a verified certificate is remembered until
-// it expires or the files change.
+// Verify returns the client certificate of a connection, if a CA in the current file has issued it.
+// It returns nil if the client presented none. The error is a *CertificateError. It is cheap enough
+// for every call: the server caches a verified certificate until it expires or the files change.
 func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return nil, nil //nolint:nilnil // no certificate is nil
@@ -144,7 +143,7 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 	return leaf, nil
 }
 
-// refusal says what to do about a client's certificate that did not pass.
+// refusal returns the error for a client certificate that failed verification.
 func refusal(leaf *x509.Certificate, err error, now time.Time) error {
 	e := &CertificateError{Subject: leaf.Subject.String(), Err: err, Want: "one from a CA in the server's tls.clientCA, issued for clientAuth"}
 	if wrong := whyInvalid(leaf, now); wrong != "" {
@@ -153,8 +152,7 @@ func refusal(leaf *x509.Certificate, err error, now time.Time) error {
 	return e
 }
 
-// Warnings says what is wrong with the files as they are, and that the certificate should be
-// renewed.
+// Warnings describes the faults of the current files, and a certificate that should be renewed.
 func (s *Server) Warnings() []string {
 	return warnings(s.files.wrong(), s.cert, s.files.get().certificate.Leaf, s.options.Now())
 }
@@ -172,14 +170,14 @@ func warnings(fault string, cert file, leaf *x509.Certificate, now time.Time) []
 	return list
 }
 
-// verifications are the certificates that were found good, by their SHA-256, and until when they
-// are.
+// verifications is the cache of verified certificates, by their SHA-256, each with the time at
+// which its verification ends.
 type verifications struct {
 	mu    sync.Mutex
 	until map[[sha256.Size]byte]time.Time // guarded by mu
 }
 
-// maxVerified bounds them; beyond that all are forgotten, and verified again when they come.
+// maxVerified bounds the cache. A full cache is emptied, and each certificate is verified again.
 const maxVerified = 10_000
 
 func (v *verifications) contains(leaf *x509.Certificate, now time.Time) bool {

@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// Token says where a client's bearer token comes from.
+// Token is the source of a client's bearer token.
 type Token struct {
-	// File holds the token and nothing else. It must not be readable for everybody (0600 or 0640).
-	// A changed file is used for the next call.
+	// File holds only the token. Every user being able to read it is an error (want 0600 or 0640).
+	// The next call uses a changed file.
 	File string
-	// Text is the token itself, as from the environment. File goes before it.
+	// Text is the token itself, for example from the environment. File takes precedence.
 	Text string
 }
 
-// IsSet reports whether there is a token.
+// IsSet reports whether a token is configured.
 func (t Token) IsSet() bool { return t != Token{} }
 
-// TokenSource knows the token of this moment.
+// TokenSource returns the current token.
 type TokenSource struct {
 	text  string
 	files *bundle[string] // nil: text
 }
 
-// wantToken is what a file of a token must hold.
+// wantToken describes a correct token file.
 const wantToken = "a file with a token and nothing else: bursar token create prints one"
 
-// Open reads the file. Options.Field is the field that names it. The error is a *FileError.
+// Open reads the file. Options.Field is the configuration field that names it. The error is a
+// *FileError.
 func (t Token) Open(options Options) (*TokenSource, error) {
 	options = options.withDefaults()
 	if options.Field == "" {
@@ -54,8 +55,8 @@ func (t Token) Open(options Options) (*TokenSource, error) {
 	return &TokenSource{files: files}, nil
 }
 
-// tokenOf reads a token. What is wrong is said without its text, which may be a secret all the
-// same.
+// tokenOf reads a token. The fault does not contain the text, because even a wrong text may be
+// secret.
 func tokenOf(content []byte) (text, wrong string) {
 	text = string(bytes.TrimSpace(content))
 	switch {
@@ -68,7 +69,7 @@ func tokenOf(content []byte) (text, wrong string) {
 	}
 }
 
-// Token returns the token as it is now; empty if there is none, or none yet.
+// Token returns the current token; empty if there is none, or none yet.
 func (s *TokenSource) Token() string {
 	if s.files == nil {
 		return s.text
@@ -79,8 +80,8 @@ func (s *TokenSource) Token() string {
 	return ""
 }
 
-// Now returns the token as it is now, or why it cannot be used yet, if it was opened with
-// Options.Later.
+// Now returns the current token. For a source that was opened with Options.Later, it returns the
+// reason why the token cannot be used yet.
 func (s *TokenSource) Now() (string, error) {
 	if s.files != nil {
 		if err := s.files.unready(); err != nil {

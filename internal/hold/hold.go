@@ -13,24 +13,24 @@ import (
 	"syscall"
 )
 
-// Self is this program, also if its file was replaced. It is started in place of the command.
+// Self is this program, even if its file was replaced. It is started in place of the command.
 const Self = "/proc/self/exe"
 
-// variable tells the program that it is to wait, on which descriptors, and for which command:
-// "GO,STATUS,PATH". The command does not see it.
+// variable tells the program to wait, with the descriptors and the command: "GO,STATUS,PATH". The
+// command does not see it.
 const variable = "BURSAR_HELD"
 
-// letGo is what the pipe brings when the command may begin.
+// letGo is the byte in the pipe that releases the command.
 const letGo = 'g'
 
-// Gate is what a command waits at.
+// Gate holds one command.
 type Gate struct {
 	path        string
-	first, last *os.File // the process reads the one, and writes its error to the other
+	first, last *os.File // the process reads from first, and writes its error to last
 	let, status *os.File // their other ends
 }
 
-// New returns the gate of a command. path is its program, as exec.Cmd.Path has it.
+// New returns the gate of a command. path is its program, as in exec.Cmd.Path.
 func New(path string) (*Gate, error) {
 	g := &Gate{path: path}
 	var err error
@@ -45,43 +45,44 @@ func New(path string) (*Gate, error) {
 	return g, nil
 }
 
-// Files are what the process must get as its files from the number at on, and Environment is what
-// it must have as its environment then.
+// Files returns the files to pass to the process, at consecutive numbers starting with at.
+// Environment returns its environment for the same at.
 func (g *Gate) Files() []*os.File { return []*os.File{g.first, g.last} }
 
-// Environment is described at Files. It has what the command is to have. A variable of the gate's
-// name that is there already is not the gate's.
+// Environment returns the process's environment; see Files. env is the command's environment. An
+// existing variable of the gate's name in env is dropped.
 func (g *Gate) Environment(env []string, at int) []string {
 	return append(without(env), variable+"="+strconv.Itoa(at)+","+strconv.Itoa(at+1)+","+g.path)
 }
 
-// without is an environment without the gate's variable.
+// without returns an environment without the gate's variable.
 func without(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
 }
 
-// Started is to be called once the process was started, or could not be: it has files of its own.
+// Started must be called after the start of the process, successful or not: the process has its own
+// copies of the files.
 func (g *Gate) Started() {
 	for _, end := range []*os.File{g.first, g.last} {
 		if end != nil {
-			_ = end.Close() // at most twice
+			_ = end.Close() // at most the second time
 		}
 	}
 }
 
-// Release lets the command begin, and returns when it has. The error is that of a command that
-// cannot be executed, a *fs.PathError as of os.StartProcess, or that of ctx. A process that was
-// ended while it waited is no error: how it ended says so.
+// Release releases the command, and returns once it has begun. The error is a *fs.PathError, like
+// that of os.StartProcess, if the command cannot be executed, or that of ctx. If the process was
+// ended while it waited, Release returns no error; its exit status tells.
 func (g *Gate) Release(ctx context.Context) error {
 	defer g.Abandon()
 	if _, err := g.let.Write([]byte{letGo}); err != nil {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	failed := make(chan syscall.Errno, 1)
 	go func() {
 		var number [4]byte
 		if _, err := io.ReadFull(g.status, number[:]); err != nil {
-			failed <- 0 // the kernel has closed it for the command
+			failed <- 0 // the kernel has closed it on exec
 			return
 		}
 		failed <- syscall.Errno(binary.NativeEndian.Uint32(number[:]))
@@ -97,11 +98,11 @@ func (g *Gate) Release(ctx context.Context) error {
 	}
 }
 
-// Abandon ends the process if it still waits: the command never begins then.
+// Abandon ends the process if it still waits: the command then never begins.
 func (g *Gate) Abandon() {
 	for _, end := range []*os.File{g.let, g.status} {
 		if end != nil {
-			_ = end.Close() // at most twice
+			_ = end.Close() // at most the second time
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Wait() // this program is the one that waits
+	Wait() // this test binary is also the waiting program
 	os.Exit(m.Run())
 }
 
-// held starts a command that waits.
+// held starts a command in the held state.
 func held(t *testing.T, cmd *exec.Cmd) *Gate {
 	t.Helper()
 	gate, err := New(cmd.Path)
@@ -87,7 +87,7 @@ func TestWhatCannotBeExecutedIsSaid(t *testing.T) {
 		if err := held(t, cmd).Release(t.Context()); !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v; want %v", path, err, want)
 		}
-		_ = cmd.Wait() // how it ended says no more
+		_ = cmd.Wait() // the exit status tells nothing more
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAStoppedProcessIsNotWaitedForWithoutEnd(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 }
 
-// The variable may be a stranger's.
+// The variable may have another origin.
 func TestAVariableWithoutPipesIsNone(t *testing.T) {
 	for _, text := range []string{"", "1", "1,2", "3,4,", "x,y,/bin/true", "-1,-1,/bin/true", "4000,4001,/bin/true", "9999999999999999999,0,/bin/true"} {
 		if _, _, _, is := parse(text); is {
@@ -127,7 +127,7 @@ func TestAVariableWithoutPipesIsNone(t *testing.T) {
 	}
 }
 
-// Whoever starts the command may have a variable of the gate's name in its environment.
+// The starter may have a variable of the gate's name in its environment.
 func TestTheGatesVariableWins(t *testing.T) {
 	gate, err := New("/bin/true")
 	if err != nil {

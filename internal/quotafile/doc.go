@@ -10,9 +10,9 @@
 //	      increment: {memory: 256MiB}
 //	      maximum: {memory: 32GiB}
 //
-// It checks what one file can tell: fields, quantities, labels, and that no selector occurs twice.
-// If two rules of different files tie, the code that has all files finds it, and Locate finds the
-// line. A file is taken whole or not at all.
+// It checks everything that one file shows: fields, quantities, labels, and that selectors are
+// unique. If two rules of different files tie, the code that has all files reports it, and Locate
+// finds the line. A file is accepted as a whole or not at all.
 //
 // The functions are pure.
 package quotafile

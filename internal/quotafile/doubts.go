@@ -10,12 +10,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostDoubts bounds how many a file can have.
+// mostDoubts is the largest number of doubts about a file.
 const mostDoubts = 20
 
-// Doubts returns what a file says that is hardly meant, though Parse takes it: sizes without a
-// unit that are a few bytes, and in external parts other systems' words, such as vcores. They are
-// in the order of the rules, at most 20. Files that are in force stay so; others can be refused.
+// Doubts returns the values in a file that are probably mistakes, although Parse accepts them:
+// sizes of a few bytes without a unit, and other systems' words, such as vcores, in external parts.
+// They are in the order of the rules, at most 20. A file that is already in force stays valid; a
+// caller can reject a new one.
 func Doubts(name string, data []byte) (list []*Error) {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -69,7 +70,7 @@ func (r *rule) doubts() (list []fieldError) {
 	return list
 }
 
-// doubt is what is odd about a quantity; nil: nothing.
+// doubt returns the doubt about a quantity; nil if there is none.
 func doubt(within, dimension string, value yamlfile.Scalar) []fieldError {
 	switch dimension {
 	case resource.Memory, resource.CPU, resource.AMMemory, resource.AMCPU:
@@ -81,7 +82,7 @@ func doubt(within, dimension string, value yamlfile.Scalar) []fieldError {
 	return nil
 }
 
-// placeWords are the keys of a limit's place, and what is written for them by mistake.
+// placeWords maps words that people write by mistake to the right keys of a limit's place.
 var placeWords = map[string]string{
 	"kinds": "kind", "type": "kind", "provider": "kind",
 	"clusters": "cluster", "clustername": "cluster",

@@ -13,10 +13,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// externalKey is the key in a limit or a guarantee under which those of external parts stand.
+// externalKey is the key of the external parts in a limit or a guarantee.
 const externalKey = "external"
 
-// quantities reads a limit or a guarantee: quantities by dimension, and those of external parts.
+// quantities reads a limit or a guarantee: its quantities by dimension, and its external parts.
 func (l limit) quantities(field string) (resource.Vector, []resource.External, *fieldError) {
 	here := make(scalars, len(l))
 	for _, key := range slices.Sorted(maps.Keys(l)) {
@@ -42,8 +42,8 @@ func (l limit) quantities(field string) (resource.Vector, []resource.External, *
 	return v, external, wrong
 }
 
-// externalLimits reads limits or guarantees of external parts. What one does not name of its place
-// is any.
+// externalLimits reads limits or guarantees of external parts. An absent part of the place means
+// any.
 func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource.External, *fieldError) {
 	external := make([]resource.External, 0, len(list))
 	places := make(map[resource.Address]int, len(list))
@@ -101,7 +101,7 @@ func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource
 	return external, nil
 }
 
-// inLimit puts an error of one limit at its place in the list.
+// inLimit moves an error about one limit to its place in the list.
 func inLimit(at string, place resource.Address, err error) *fieldError {
 	wrong, ok := errors.AsType[*resource.FieldError](err)
 	if !ok {

@@ -14,18 +14,18 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
-// Excerpt shows the place.
+// Error describes a fault in a file and its place: File, Line, Column, Field, Reason. Its Excerpt
+// shows the place.
 type Error = yamlfile.Error
 
-// Bounds of the contract.
+// Limits of the API.
 const (
 	maxRules        = 10000
 	maxSelectorKeys = 16
 	maxWeight       = 1000000
 )
 
-// file and rule are the form of a file.
+// file and rule are the structure of a file.
 type file struct {
 	Quotas []rule `yaml:"quotas"`
 }
@@ -46,10 +46,10 @@ type normalization struct {
 
 type scalars map[string]yamlfile.Scalar
 
-// limit has quantities by dimension, and those of external parts in a list.
+// limit maps dimensions to quantities; external parts are in a list.
 type limit map[string]yamlfile.ScalarOrMaps
 
-// Parse reads a file's content; name is for errors alone. The error is an *Error.
+// Parse reads a file's content; name is only for errors. The error is an *Error.
 func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -85,8 +85,8 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	return quotas, nil
 }
 
-// Locate returns the error of a rule that Parse took and that was refused later: field is its
-// path, beginning with "quotas[N]" as the rules were returned.
+// Locate returns the error about a rule that Parse accepted and that was rejected later. field is
+// its path; it begins with "quotas[N]", where N is the index in Parse's result.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -97,12 +97,12 @@ func Locate(name string, data []byte, field, reason string) *Error {
 
 func indexPath(i int) string { return fmt.Sprintf("quotas[%d]", i) }
 
-// fieldError is what is wrong in a rule.
+// fieldError is a fault in a rule.
 type fieldError struct {
 	field, reason string
 }
 
-// quota returns the rule in the API's words.
+// quota converts the rule to the API's type.
 func (r rule) quota() (*bursarv1.Quota, *fieldError) {
 	if r.Selector == nil {
 		return nil, &fieldError{"selector", "missing: want labels, or {} for everything together"}
@@ -140,7 +140,7 @@ func (r rule) quota() (*bursarv1.Quota, *fieldError) {
 	return q, r.quantities(q)
 }
 
-// quantities reads what the rule says about resources.
+// quantities reads the rule's quantities.
 func (r rule) quantities(q *bursarv1.Quota) *fieldError {
 	limit, external, wrong := r.Limit.quantities("limit")
 	if wrong != nil {
@@ -196,7 +196,7 @@ func (y *normalization) normalization() (n resource.Normalization, wrong *fieldE
 	return n, nil
 }
 
-// keys returns the keys in order, so that of several errors always the same one is reported.
+// keys returns the sorted keys, so that of several errors always the same one is reported.
 func (s scalars) keys() []string { return slices.Sorted(maps.Keys(s)) }
 
 // vector reads quantities by dimension.

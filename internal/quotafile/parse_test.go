@@ -88,12 +88,12 @@ func TestExampleIsRight(t *testing.T) {
 	if err != nil || len(got) < 10 {
 		t.Errorf("%d rules, %v", len(got), err)
 	}
-	// A newcomer is not warned of what the machine does not have.
+	// A new operator gets no warning about dimensions that the machine does not have.
 	for _, q := range got {
 		if limit := q.GetLimit(); len(limit.GetCustom())+len(limit.GetExternal()) > 0 {
 			t.Errorf("%v is for more than every host has", q.GetSelector())
 		}
-		// If no label rule gives a label, all requests without it share an account.
+		// Without a label rule, all requests without the label share one account.
 		_, ofUsers := q.GetSelector()["user"]
 		for key, value := range q.GetSelector() {
 			if value == "*" && !ofUsers {
@@ -191,7 +191,7 @@ func TestLocateFindsWhatAnotherRefused(t *testing.T) {
 	}
 }
 
-// What is hardly meant is taken, since a file may be in force, and told.
+// Probable mistakes are accepted, because the file may be in force, but reported.
 func TestDoubts(t *testing.T) {
 	text := []byte(`quotas:
 - selector: {user: a}

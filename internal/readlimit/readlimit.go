@@ -1,7 +1,6 @@
-// Package readlimit bounds what a client reads of an answer, so that no server, real or false,
-// fills its memory: headers, bodies as they cross the wire, and messages once they are
-// decompressed. It reads nothing by itself, and gives no call a deadline. Many goroutines may use
-// everything here.
+// Package readlimit limits how much of an answer a client reads, so that no server, genuine or not,
+// can fill its memory: headers, bodies on the wire, and decompressed messages. It reads nothing by
+// itself, and sets no deadlines. Everything here is safe for concurrent use.
 package readlimit
 
 import (
@@ -17,28 +16,27 @@ import (
 )
 
 const (
-	// Headers is the size in bytes of an answer's headers that is taken. Ours have some hundreds.
+	// Headers is the largest size of an answer's headers, in bytes. Ours have some hundreds.
 	Headers = 64 << 10
-	// Unread is how many unread bytes of an answer over HTTP/2 are accepted. Go would take 4 MiB,
-	// for each stream.
+	// Unread is how many unread bytes of an answer over HTTP/2 are accepted. Go's default is 4 MiB
+	// per stream.
 	Unread = 128 << 10
-	// Message is the size of the largest message, decompressed: a page of 1,000 allocations with
-	// 16 KiB of labels and wishes each.
+	// Message is the size of the largest decompressed message: a page of 1,000 allocations, each
+	// with 16 KiB of labels and wishes.
 	Message = 32 << 20
-	// Agent is the size of the largest message that an agent is sent: the complete answer to a
-	// host with 2,000 engines, each of them requested with as much as a request may say
-	// (convert.MaxAllocationSize), and the kilobyte that the ledger adds. A host with
-	// ledger.HostLiveBytes, which is less, gets no new grants: a larger answer would be refused,
-	// and its stops would not arrive.
+	// Agent is the size of the largest message to an agent: the complete answer to a host with
+	// 2,000 engines, each requested with the largest request (convert.MaxAllocationSize) plus a
+	// kilobyte from the ledger. A host with ledger.HostLiveBytes, which is less, gets no new
+	// grants: the agent would reject a larger answer, and lose the stops in it.
 	Agent = 18 << 20
-	// small is the size of any other message: of one allocation, a refusal with all of its
-	// shortfalls, or a change that is watched.
+	// small is the size of any other message: one allocation, a refusal with all of its shortfalls,
+	// or a change in a watch.
 	small = 2 << 20
-	// failure is the size of an answer that is an error.
+	// failure is the size of an error response.
 	failure = 1 << 20
 )
 
-// Of is the size in bytes of the largest message that is read as the answer to a procedure.
+// Of returns the size in bytes of the largest message that is read as the answer of a procedure.
 func Of(procedure string) int {
 	switch procedure {
 	case bursarv1connect.AllocationServiceListProcedure, bursarv1connect.HostServiceListProcedure, bursarv1connect.HostServiceGetProcedure,
@@ -52,8 +50,8 @@ func Of(procedure string) int {
 	return small
 }
 
-// Transport bounds the bodies of answers by the procedure that a request's path ends with. A
-// stream goes on for as long as it likes; its messages are bounded by connect.WithReadMaxBytes.
+// Transport limits the bodies of answers by the procedure at the end of the request's path. It does
+// not limit streams, which may be endless; connect.WithReadMaxBytes limits their messages.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -68,7 +66,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Bound is what Transport does to one answer.
+// Bound applies Transport's limit to one answer.
 func Bound(req *http.Request, response *http.Response) {
 	limit := int64(failure)
 	if response.StatusCode == http.StatusOK {
@@ -87,9 +85,9 @@ func (t transport) CloseIdleConnections() {
 	}
 }
 
-// Messages bounds the messages that are read, in bytes and decompressed. A larger one is not
-// unpacked to its end. With a bound alone, connect unpacks all of it to say how large it is: 1 MiB
-// can take seconds.
+// Messages limits the size of decompressed messages, in bytes. It stops decompressing a larger one
+// at the limit. With connect.WithReadMaxBytes alone, connect decompresses the whole message to
+// report its size: 1 MiB of compressed data can take seconds.
 func Messages(most int) connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(most),
@@ -99,7 +97,7 @@ func Messages(most int) connect.ClientOption {
 	)
 }
 
-// unpacker ends with an error if what it reads becomes too large.
+// unpacker returns an error if its decompressed data becomes too large.
 type unpacker struct {
 	gzip.Reader
 
@@ -122,8 +120,7 @@ func (u *unpacker) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// procedureOf is the end of a path that says which procedure is called; what may stand before it
-// is a proxy's.
+// procedureOf returns the end of a path, which names the procedure; a proxy may add a prefix.
 func procedureOf(path string) string {
 	method := strings.LastIndexByte(path, '/')
 	if method < 0 {
@@ -132,7 +129,7 @@ func procedureOf(path string) string {
 	return path[max(0, strings.LastIndexByte(path[:method], '/')):]
 }
 
-// body ends with an error if it is too large.
+// body returns an error if it is too large.
 type body struct {
 	io.ReadCloser
 

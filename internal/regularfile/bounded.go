@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// ErrDevice refuses a device or a socket.
+// ErrDevice rejects a device or a socket.
 var ErrDevice = errors.New("want a file, a named pipe or -")
 
-// ErrTooLarge refuses an input that has more bytes than it may.
+// ErrTooLarge rejects an input above the size limit.
 var ErrTooLarge = errors.New("is too large")
 
-// ReadInput returns the content, of at most so many bytes, of a file that a person at a shell
-// names. A named pipe is read to its end: that is how a shell passes the output of a command
-// (process substitution). Errors name the path.
+// ReadInput returns the content, at most most bytes, of a file that a user names in a shell. It
+// reads a named pipe to its end, because shells pass the output of a command in this way (process
+// substitution). Errors name the path.
 func ReadInput(path string, most int64) ([]byte, error) {
 	file, err := OpenInput(path)
 	if err != nil {
@@ -27,9 +27,9 @@ func ReadInput(path string, most int64) ([]byte, error) {
 	return ReadBounded(path, file, most)
 }
 
-// OpenInput opens such a file. It refuses a file without an end or without content.
+// OpenInput opens such a file. It rejects a file without an end or without content.
 func OpenInput(path string) (*os.File, error) {
-	info, err := os.Stat(path) // before the open, which may do something to a device
+	info, err := os.Stat(path) // before the open, which can have effects on a device
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
@@ -42,7 +42,7 @@ func OpenInput(path string) (*os.File, error) {
 	return os.Open(path) //nolint:gosec,wrapcheck // the user's own choice; it names the file
 }
 
-// ReadBounded reads an input, called name, to its end. It refuses more than so many bytes.
+// ReadBounded reads an input, called name, to its end. It rejects more than most bytes.
 func ReadBounded(name string, from io.Reader, most int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(from, most+1))
 	switch {

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// WantFolder says what would be right if CannotBeMade.
+// WantFolder describes a valid folder, for errors with CannotBeMade.
 const WantFolder = "a folder that is there, or can be made by this user"
 
-// CannotBeMade reports whether time alone does not mend an error of making a folder, so that
-// another path or other rights are needed. A disk that is full or fails, and too many open files,
-// may be gone at the next attempt.
+// CannotBeMade reports whether the error of making a folder is permanent, so that another path or
+// other permissions are needed. A full or failing disk, and too many open files, may be gone at the
+// next attempt.
 func CannotBeMade(err error) bool {
 	for _, lasting := range []error{
 		fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL,
@@ -27,9 +27,9 @@ func CannotBeMade(err error) bool {
 	return false
 }
 
-// Transient reports whether time may mend an error of opening or making a file: it, its folder or
-// its file system may be there later, or be readable, writable or have space by then. A path that
-// names something else does not become right by itself.
+// Transient reports whether the error of opening or making a file may go away by itself: the file,
+// its folder or its file system may appear later, or become readable, writable or have space. A
+// path that names an object of the wrong type stays wrong.
 func Transient(err error) bool {
 	if _, hangs := errors.AsType[*HangError](err); hangs {
 		return true
@@ -41,9 +41,9 @@ func Transient(err error) bool {
 	return !slices.Contains([]syscall.Errno{syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}, errno)
 }
 
-// Folder refuses the path of a folder that does not exist and cannot be made, because it or a part
-// of its path is something else. It makes nothing, and does not check permissions. The error names
-// what is in the way.
+// Folder rejects the path of a folder that does not exist and cannot be made because the path, or a
+// part of it, is something else. It makes nothing, and does not check permissions. The error names
+// the object in the way.
 func Folder(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -64,9 +64,9 @@ func Folder(path string) error {
 	}
 }
 
-// MakeFolders makes a folder, with missing ones above it. What it makes has the mode, whatever the
-// process's umask, because the mode says whether other users may get there. Existing folders stay
-// as they are. Errors name the path.
+// MakeFolders makes a folder and its missing parents. New folders get exactly this mode, whatever
+// the process's umask is, because the mode decides about access by other users. Existing folders
+// stay unchanged. Errors name the path.
 func MakeFolders(path string, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil {
 		if !info.IsDir() {
@@ -81,7 +81,7 @@ func MakeFolders(path string, mode fs.FileMode) error {
 	}
 	if err := os.Mkdir(path, mode); err != nil {
 		if info, statErr := os.Stat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
-			return nil // it was made meanwhile
+			return nil // made by another process meanwhile
 		}
 		return err //nolint:wrapcheck // names the path
 	}

@@ -10,13 +10,14 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links a path may lead through, as in the kernel
+// maxLinks is the largest number of symbolic links in a path, as in the kernel
 // (path_resolution(7)).
 const maxLinks = 40
 
-// GuardError says who else could change or replace what a process relies on.
+// GuardError reports that another user could change or replace a file or folder that a process
+// relies on.
 type GuardError struct {
-	Path  string // what they own or may write to
+	Path  string // the file or folder of that user
 	Owner uint32
 	Mode  fs.FileMode
 	Want  string
@@ -26,16 +27,16 @@ func (e *GuardError) Error() string {
 	return fmt.Sprintf("%s is owned by uid %d and has mode %04o: want %s", e.Path, e.Owner, e.Mode.Perm(), e.Want)
 }
 
-// Guarded refuses a folder that others than a user could change or replace, because another user
-// owns it or may write to it. The way to root's folders is checked, too: root must own every
-// folder above it and every link on the way, and others may not write to any of them, unless the
-// sticky bit keeps them from what is not theirs. What does not exist yet is not checked. The error
-// is a *GuardError, or says what could not be checked.
+// Guarded rejects a folder that other users could change or replace, because another user owns it
+// or may write to it. For root it also checks the path: root must own every folder above it and
+// every link on the way, and no other user may write to any of them, unless the sticky bit protects
+// root's entries. A path that does not exist yet is not checked. The error is a *GuardError, or
+// reports a failed check.
 func Guarded(path string, uid uint32) error { return guardedExcept(path, uid, "") }
 
-// GuardedIn is Guarded for a folder in one of the system's that a group of the system may write to,
-// such as /var/log of some distributions, or for that folder itself: whom the system lets in there
-// is trusted.
+// GuardedIn is Guarded with one exception: system is a folder that a system group may write to,
+// such as /var/log on some distributions. It may be the folder itself or one above it. The members
+// of that group are trusted.
 func GuardedIn(system, path string, uid uint32) error { return guardedExcept(path, uid, system) }
 
 func guardedExcept(path string, uid uint32, system string) error {
@@ -52,8 +53,8 @@ func guardedExcept(path string, uid uint32, system string) error {
 	return err
 }
 
-// walk looks at every folder and every link on the way to a path, and at what the path leads to,
-// which is the last. It ends with the first error, also of looking.
+// walk calls look for every folder and link on the way to a path, and last for the target. It stops
+// at the first error, including its own.
 func walk(path string, look func(at string, info fs.FileInfo, last bool) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -104,7 +105,7 @@ func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
 	case last && writable(info, uid, group):
 		wrong.Want = "that nobody else may write to it"
 		return wrong
-	case last || uid != 0: // whom other users let into their folders is their business
+	case last || uid != 0: // other users may share their own folders as they like
 		return nil
 	case owner != 0:
 		wrong.Want = "that everything on the way to a folder of root's is root's, too: its owner could put another one there"
@@ -116,10 +117,10 @@ func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
 	return nil
 }
 
-// GuardedFile refuses a file that others than a user own or may write to. One that is not there is
-// fine. The error is a *GuardError, or says what could not be looked at.
+// GuardedFile rejects a file that a user other than uid owns or may write to. A missing file is
+// fine. The error is a *GuardError, or reports a failed check.
 func GuardedFile(path string, uid uint32) error {
-	// a link, and what it leads to
+	// the link, and its target
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -140,9 +141,9 @@ func GuardedFile(path string, uid uint32) error {
 	return nil
 }
 
-// GuardedLink refuses a symbolic link that neither a user nor root made: it leads to where its
-// owner likes. Anything else, or nothing, is fine. The error is a *GuardError, or says what could
-// not be looked at.
+// GuardedLink rejects a symbolic link that neither uid nor root owns, because its owner chooses the
+// target. Anything else, including a missing file, is fine. The error is a *GuardError, or reports
+// a failed check.
 func GuardedLink(path string, uid uint32) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +158,7 @@ func GuardedLink(path string, uid uint32) error {
 	return nil
 }
 
-// Owners are the user and the group that a file belongs to.
+// Owners returns the user and the group of a file.
 func Owners(info fs.FileInfo) (uid, gid uint32) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Uid, s.Gid
@@ -165,8 +166,8 @@ func Owners(info fs.FileInfo) (uid, gid uint32) {
 	return 0, 0
 }
 
-// writable reports whether others may write to it. Root's group is root; other users' groups are
-// often theirs alone.
+// writable reports whether other users may write to a file. For root's files, a group other than
+// root's counts as other users; the groups of other users are often private.
 func writable(info fs.FileInfo, uid, group uint32) bool {
 	mode := info.Mode().Perm()
 	return mode&0o002 != 0 || mode&0o020 != 0 && uid == 0 && group != 0

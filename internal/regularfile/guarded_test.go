@@ -31,7 +31,7 @@ func TestFoldersThatOthersCanChangeOrReplaceAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(t *testing.T, dir string)
 		uid  uint32
-		want string // the path, relative to the test's folder, and what is wrong; empty: nothing
+		want string // the path, relative to the test's folder, and the fault; empty: none
 	}{
 		"its own":          {make: func(t *testing.T, dir string) { made(t, dir+"/state", 0, fs.ModeDir|0o755) }},
 		"not there":        {make: func(*testing.T, string) {}},
@@ -131,8 +131,8 @@ func TestFilesThatOthersCanChangeAreRefused(t *testing.T) {
 	}
 }
 
-// Some distributions let a group of the system write to /var/log. What is below must be guarded all
-// the same, and the system's folder must not be everybody's.
+// Some distributions let a system group write to /var/log. Folders below it must be guarded all the
+// same, and it must not be writable for everybody.
 func TestFolderBelowOneOfTheSystem(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")

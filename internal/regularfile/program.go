@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// GuardedProgram refuses a program that others than root and a user could change or replace. Root
-// or that user must own the file, its folder, every folder above it and every link on the way.
-// Nobody else may write to them. A folder with the sticky bit may be on the way, since others
-// cannot replace what is not theirs there; but it cannot be the program's own folder, where a
-// program may look for parts of itself. The error is a *GuardError, or says what is there instead
-// of a program, or what could not be looked at.
+// GuardedProgram rejects a program that anyone except root and uid could change or replace. Root or
+// uid must own the file, its folder, every folder above it and every link on the way. No other user
+// may write to them. A folder on the way may have the sticky bit instead, because it protects the
+// entries of other owners. This does not apply to the program's own folder, where the program may
+// look for its parts. The error is a *GuardError, reports that the path is no program, or reports a
+// failed check.
 func GuardedProgram(path string, uid uint32) error {
 	return walk(path, func(at string, info fs.FileInfo, last bool) error {
 		if err := guardedStep(at, info, uid, true); err != nil || !last {
@@ -34,8 +34,8 @@ func GuardedProgram(path string, uid uint32) error {
 func guardedStep(path string, info fs.FileInfo, uid uint32, mayStick bool) error {
 	owner, _ := Owners(info)
 	mode := info.Mode()
-	// Root's group too: others may be in it, and with an access control list the bits of the group
-	// say what any of its entries may do.
+	// Includes root's group: it may have other members. With an access control list, the group bits
+	// are the upper bound of all entries.
 	shared := mode.Perm()&0o022 != 0
 	sticks := mayStick && mode.IsDir() && mode&fs.ModeSticky != 0
 	switch {

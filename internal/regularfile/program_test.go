@@ -14,7 +14,7 @@ func TestProgramsThatOthersCouldReplaceAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(t *testing.T, dir string)
 		uid  uint32
-		want string // without the path of the test's folder; empty: nothing
+		want string // without the path of the test's folder; empty: no error
 	}{
 		"root's":                   {func(t *testing.T, dir string) { made(t, dir+"/run", 0, 0o755) }, 0, ""},
 		"root's, for Bob":          {func(t *testing.T, dir string) { made(t, dir+"/run", 0, 0o755) }, stranger, ""},
@@ -48,7 +48,7 @@ func TestProgramsThatOthersCouldReplaceAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask is
+			if err := os.Chmod(dir, 0o755); err != nil { // independent of the umask
 				t.Fatal(err)
 			}
 			test.make(t, dir)
@@ -60,7 +60,7 @@ func TestProgramsThatOthersCouldReplaceAreRefused(t *testing.T) {
 	}
 }
 
-// below makes a program that is in a folder with an owner and a mode, behind a link.
+// below makes a program in a folder with an owner and a mode, behind a link.
 func below(t *testing.T, dir string, uid int, mode fs.FileMode) {
 	t.Helper()
 	made(t, dir+"/in", uid, fs.ModeDir|mode)

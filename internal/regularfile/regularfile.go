@@ -1,6 +1,6 @@
 // Package regularfile opens and reads files that a configuration or a command line names. It never
-// waits for what has taken such a file's place: the open of a named pipe waits for a writer, and a
-// device may go on forever. Any goroutine may call it.
+// blocks on something else at the path: opening a named pipe waits for a writer, and a device may
+// never end. All functions are safe for concurrent use.
 package regularfile
 
 import (
@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular refuses a named pipe, a socket, a device or a directory.
+// ErrNotRegular rejects a named pipe, a socket, a device or a directory.
 var ErrNotRegular = errors.New("want a regular file")
 
-// Open opens a regular file to be read, and says what it is. Errors name the path; one of them is
-// ErrNotRegular.
+// Open opens a regular file for reading and returns its FileInfo. Errors name the path; one of them
+// is ErrNotRegular.
 func Open(path string) (*os.File, fs.FileInfo, error) {
-	// O_NONBLOCK changes nothing for regular files (open(2)).
+	// O_NONBLOCK has no effect on regular files (open(2)).
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator says which
 	// a socket, or a device without a driver
 	if errors.Is(err, syscall.ENXIO) {
@@ -38,8 +38,8 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// Read returns the content of a regular file of at most so many bytes. Errors name the path; one
-// of them is ErrNotRegular.
+// Read returns the content of a regular file of at most most bytes. Errors name the path; one of
+// them is ErrNotRegular.
 func Read(path string, most int64) ([]byte, error) {
 	file, info, err := Open(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Read(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if int64(len(content)) > most { // it grew, or the kernel makes it up while it is read
+	if int64(len(content)) > most { // it grew, or the kernel generates it on reading
 		return nil, fmt.Errorf("%s: more than %d bytes: want at most %d", path, most, most)
 	}
 	return content, nil

@@ -36,7 +36,7 @@ func TestReadsRegularFilesOnlyAndWaitsForNone(t *testing.T) {
 		dir:            {wrong: ": want a regular file"},
 		"/dev/zero":    {wrong: ": want a regular file"},
 		path("absent"): {wrong: "no such file"},
-		// The kernel says that it has no bytes.
+		// The kernel reports a size of zero.
 		"/proc/self/status": {wrong: ": more than 8 bytes: want at most 8"},
 	} {
 		type result struct {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Patience is how long a file may take to be read at a start. A local disk takes milliseconds, a
-// network's file system that answers a second.
+// Patience is the time limit for reading a file at the start. A local disk takes milliseconds, a
+// working network file system a second.
 const Patience = 5 * time.Second
 
-// HangError says that a file could not be read in time: its file system hangs, as a network's does
-// when its server is gone.
+// HangError reports that a file could not be read in time because its file system hangs, for
+// example a network file system whose server is gone.
 type HangError struct {
 	Path  string
 	After time.Duration
@@ -22,9 +22,10 @@ func (e *HangError) Error() string {
 	return fmt.Sprintf("%s: it could not be read within %s: its file system hangs", e.Path, e.After)
 }
 
-// Within reads files for at most a time, and returns a *HangError that names the last file that
-// read has said it reads. A thread that hangs in the kernel cannot be ended: of each key there is
-// one at most. A call waits for an earlier one of the same key that goes on, for the same time.
+// Within calls read with a time limit, and returns a *HangError if it exceeds it. The error names
+// the last file that read has passed to reads. A thread that hangs in the kernel cannot be ended,
+// so there is at most one per key. A call waits for an unfinished earlier one with the same key,
+// within the same time limit.
 func Within[T any](key string, most time.Duration, read func(reads func(path string)) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -56,20 +57,20 @@ func Within[T any](key string, most time.Duration, read func(reads func(path str
 	}
 }
 
-// reading is one of a key that may go on.
+// reading is the state of one key.
 type reading struct {
-	turn  chan struct{} // one element
+	turn  chan struct{} // capacity 1
 	path  atomic.Pointer[string]
-	users int // calls that wait for it, and the goroutine that reads
+	users int // waiting calls, and the reading goroutine
 }
 
-// readingsByKey are those that somebody waits for or does.
+// readingsByKey holds the readings that are in progress or awaited.
 type readingsByKey struct {
 	mu    sync.Mutex
 	byKey map[string]*reading // guarded by mu
 }
 
-// readings are those of this process: it is the process whose threads hang.
+// readings is per process, because a hanging thread belongs to the process.
 var readings = readingsByKey{byKey: make(map[string]*reading)} //nolint:gochecknoglobals // see above
 
 func (s *readingsByKey) join(key string) *reading {

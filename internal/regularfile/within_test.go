@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// A file that hangs holds one thread, however often it is asked for, and nobody for longer than the
-// time. Once it answers, it is read again.
+// A hanging file blocks one thread, however many calls read it, and no call longer than its time
+// limit. Once the file answers, calls read it again.
 func TestAFileThatHangsHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 5 * time.Second

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// maxDepth is how many lists and sets of fields may be within each other. Files of ours have
-	// less than ten; what the library takes for a file grows with the square of its depth.
+	// maxDepth is the largest nesting of lists and sets of fields. Our files have fewer than ten
+	// levels. The library's time for a file grows with the square of its depth.
 	maxDepth = 32
-	// maxMarks is how many of the characters in marks a file may have. A rule has 10 to 30; the
-	// library takes some 600 bytes for each.
+	// maxMarks is the largest number of the characters in marks in a file. A rule has 10 to 30; the
+	// library needs about 600 bytes of memory for each.
 	maxMarks = 1 << 20
 	marks    = "[]{},:-?&*!|>'\"#%@`\n"
-	// maxRepeated is how many values aliases (*name) may repeat, all together.
+	// maxRepeated is the largest number of values that all aliases (*name) together may repeat.
 	maxRepeated = 100_000
 )
 
-// tooMuch returns what is wrong with a file of too many parts, which is not split into them.
+// tooMuch returns an error if the file has too many marks; it does not tokenize the file.
 func (d *Document) tooMuch() *Error {
 	var isMark [256]bool
 	for i := range len(marks) {
@@ -38,7 +38,7 @@ func (d *Document) tooMuch() *Error {
 	return nil
 }
 
-// tooDeep finds the place at which too many lists and sets of fields are within each other.
+// tooDeep finds the place where the nesting of lists and sets of fields becomes too deep.
 func (d *Document) tooDeep(tokens token.Tokens) *Error {
 	var nested nesting
 	for _, t := range tokens {
@@ -49,11 +49,11 @@ func (d *Document) tooDeep(tokens token.Tokens) *Error {
 	return nil
 }
 
-// nesting knows how deep a token stands, or how deep it could: what begins a line, or an item of a
-// list, may begin a set of fields.
+// nesting computes an upper bound of a token's depth: a token at the start of a line, or of an item
+// of a list, may begin a set of fields.
 type nesting struct {
-	columns []int // of the lists and sets of fields around, outside of brackets
-	flow    int   // brackets around
+	columns []int // of the enclosing lists and sets of fields, outside of brackets
+	flow    int   // enclosing brackets
 	last    *token.Token
 }
 
@@ -79,8 +79,8 @@ func (n *nesting) add(t *token.Token) {
 	n.columns = append(n.columns, t.Position.Column)
 }
 
-// repeats finds the alias that is one too many. Aliases of values with aliases could make more of
-// a few lines than fits into memory.
+// repeats finds the alias that exceeds maxRepeated. Aliases of values with aliases could expand a
+// few lines beyond the available memory.
 func (d *Document) repeats() *Error {
 	r := repeated{sizes: make(map[string]int)}
 	if d.body != nil {
@@ -92,14 +92,14 @@ func (d *Document) repeats() *Error {
 	return d.errorAt(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
 }
 
-// repeated counts what aliases stand for.
+// repeated counts the values that aliases stand for.
 type repeated struct {
-	sizes   map[string]int // of what has an anchor, in values, with what its own aliases stand for
+	sizes   map[string]int // of anchored nodes, in values, with their own aliases expanded
 	count   int            // of all aliases so far
 	tooMany *token.Token
 }
 
-// size is how many values there are in a node.
+// size returns the number of values in a node.
 func (r *repeated) size(node ast.Node) (n int) {
 	if r.tooMany != nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// parsed parses and decodes a file, and returns what that took.
+// parsed parses and decodes a file, and returns the memory and time of that.
 func parsed(t *testing.T, text string) (bytes uint64, took time.Duration, err error) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -33,7 +33,7 @@ func parsed(t *testing.T, text string) (bytes uint64, took time.Duration, err er
 	return after.TotalAlloc - before.TotalAlloc, took, err
 }
 
-// bounded expects a file to be refused in line, at little cost.
+// bounded checks that a file is rejected at a line, at little cost.
 func bounded(t *testing.T, text, want string, most uint64) {
 	t.Helper()
 	delays := proc.Delays(t)
@@ -70,7 +70,7 @@ func TestDeeplyNestedFilesAreRefusedBeforeTheyAreParsed(t *testing.T) {
 	}
 }
 
-// nestedItems are lists with one set of fields each, within each other.
+// nestedItems returns nested lists with one set of fields each.
 func nestedItems(depth int) string {
 	var b strings.Builder
 	for i := range depth {
@@ -96,7 +96,7 @@ func TestFilesThatAreNotDeepAreParsed(t *testing.T) {
 	}
 }
 
-// What a few lines of aliases stand for is counted before it is made.
+// The values that a few lines of aliases stand for are counted before they are made.
 func TestAliasesThatStandForTooMuchAreRefused(t *testing.T) {
 	within := func(first, item, last string, of int) string {
 		var b strings.Builder
@@ -159,7 +159,8 @@ func TestARuleForEachOfTenThousandHostsIsRead(t *testing.T) {
 	}
 }
 
-// No arrangement of YAML's marks makes a file of 2 KiB take more than a file of 8 MiB may.
+// With any arrangement of YAML's marks, a file of 2 KiB costs no more than the limit for a file of
+// 8 MiB.
 func TestNoArrangementOfMarksIsExpensive(t *testing.T) {
 	marks := []string{"[", "{", "]", "}", "- ", "? ", "a: ", "&a ", "*a ", "!!map ", "!!seq ", "<<: ", "\n", " ", "  ", ", ", ": ", "b", "|\n", "\"x\"", "---\n", "# c\n", "- - ", "- a: ", "\n "}
 	random := rand.New(rand.NewPCG(1, 2))

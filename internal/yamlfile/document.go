@@ -1,10 +1,10 @@
-// Package yamlfile reads YAML that people write, strictly. It says where the YAML is wrong: file,
-// line, column, field, what was there and what would be right, with the lines around it and a
-// caret. Unknown fields and fields that occur twice are errors. Numbers are not guessed at: a
-// Scalar keeps the text, and the code that knows its meaning parses it.
+// Package yamlfile reads YAML that people write, strictly. An error has the file, line, column,
+// field, the wrong value and the expected form, and an excerpt with a caret. Unknown and duplicate
+// fields are errors. The package does not guess the type of a value: a Scalar keeps the text, and
+// the code that knows its meaning parses it.
 //
-// It knows nothing of what the files say. A Document does not change: any number of goroutines may
-// use one.
+// It knows nothing about the meaning of files. A Document does not change, and is safe for
+// concurrent use.
 package yamlfile
 
 import (
@@ -26,17 +26,18 @@ import (
 	"github.com/bursar/bursar/internal/duration"
 )
 
-// MaxBytes is the size above which a file is refused unread: it is not what somebody meant.
+// MaxBytes is the largest size of a file. A larger one is certainly a mistake, and is rejected
+// without reading it.
 const MaxBytes = 8 << 20
 
 // Document is one parsed file.
 type Document struct {
 	name string
 	data []byte
-	body ast.Node // nil if the file says nothing
+	body ast.Node // nil if the file is empty
 }
 
-// Parse reads a file's content: text in UTF-8, with a byte order mark or without. The error is an
+// Parse parses a file's content: UTF-8 text, with or without a byte order mark. The error is an
 // *Error.
 func Parse(name string, data []byte) (*Document, error) {
 	d := &Document{name: name, data: bytes.TrimPrefix(data, []byte(byteOrderMark))}
@@ -75,12 +76,12 @@ func Parse(name string, data []byte) (*Document, error) {
 	return d, nil
 }
 
-// Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty
-// document leaves it as it is. A text is as it was written, whether YAML knows it as a number or
-// not: 0660 stays "0660". Nothing, ~ and null leave a field out; as a key, an item of a list of
-// texts or a value in a map of texts, ~ and null are text like any other. A field may be an
-// encoding.TextUnmarshaler; its error says what would be right. It is an error if the library
-// would round or guess: 1.5 for an integer, or 5 for a duration. The error is an *Error.
+// Decode decodes the document into the struct that v points to, whose fields have yaml tags. An
+// empty document leaves the struct unchanged. A text stays as written, even if YAML reads it as a
+// number: 0660 stays "0660". An absent value, ~ and null leave a field unset. As a key, an item of
+// a list of texts or a value in a map of texts, ~ and null are ordinary text. A field may be an
+// encoding.TextUnmarshaler, whose error describes a valid value. A value that the library would
+// round or guess is an error: 1.5 for an integer, or 5 for a duration. The error is an *Error.
 func (d *Document) Decode(v any) error {
 	if d.body == nil {
 		return nil
@@ -95,7 +96,7 @@ func (d *Document) Decode(v any) error {
 	return nil
 }
 
-// readDuration reads a duration as everywhere else, days included.
+// readDuration reads a duration in the project's syntax, which includes days.
 func readDuration(into *time.Duration, node []byte) error {
 	var text string
 	err := yaml.Unmarshal(node, &text)
@@ -106,7 +107,7 @@ func readDuration(into *time.Duration, node []byte) error {
 }
 
 // At returns an error about a field, such as "quotas[3].limit.memory" or "labels[user]". If the
-// document does not have that field, it points to the innermost part of it that is there.
+// document does not have that field, the error points to its innermost existing parent.
 func (d *Document) At(field, reason string) *Error {
 	for path := normalize(field); path != ""; path = parent(path) {
 		if node := d.nodeAt(path); node != nil {
@@ -119,8 +120,8 @@ func (d *Document) At(field, reason string) *Error {
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
 
-// wanted says what a value should be that cannot be of its field's type. It is empty if the value
-// can be, or if the library says so well.
+// wanted describes a valid value if the value does not fit the type of its field. It is empty if
+// the value fits, or if the library's own error is good.
 func wanted(field reflect.Type, node ast.Node) string {
 	var err error
 	text := textOf(node)
@@ -137,7 +138,7 @@ func wanted(field reflect.Type, node ast.Node) string {
 			return "a duration with its unit, such as 500ms, 30s or 5m"
 		}
 	case kind >= reflect.Int && kind <= reflect.Uint64:
-		if zeroBefore.MatchString(text) { // some take 010 for 8, some for 10
+		if zeroBefore.MatchString(text) { // some read 010 as 8, others as 10
 			return "a whole number without zeros before it"
 		}
 		if _, err = strconv.ParseInt(text, 0, 64); node.Type() != ast.IntegerType && err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -149,8 +150,8 @@ func wanted(field reflect.Type, node ast.Node) string {
 	return ""
 }
 
-// nodeAt returns the value at a path in the form of normalize, or its key if there is nothing else
-// to point to; nil if it is not there.
+// nodeAt returns the value at a path in the form of normalize, or its key if the value is absent;
+// nil if the path does not exist.
 func (d *Document) nodeAt(path string) ast.Node {
 	for node, key := range d.values {
 		if pathOf(node) == path {
@@ -163,7 +164,7 @@ func (d *Document) nodeAt(path string) ast.Node {
 	return nil
 }
 
-// values yields the values of all fields, with their keys, and the items of all lists, with nil.
+// values yields the values of all fields with their keys, and the items of all lists with nil.
 func (d *Document) values(yield func(value, key ast.Node) bool) {
 	if d.body == nil {
 		return
@@ -182,7 +183,7 @@ func (d *Document) values(yield func(value, key ast.Node) bool) {
 	}), d.body)
 }
 
-// firstToken returns the beginning of a node for a reader: of a mapping its first key.
+// firstToken returns the beginning of a node as people see it: for a mapping, its first key.
 func firstToken(node ast.Node) *token.Token {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -195,7 +196,8 @@ func firstToken(node ast.Node) *token.Token {
 	return node.GetToken()
 }
 
-// wrap makes an *Error of what the library says; about is the type that was decoded into, if any.
+// wrap converts an error of the library to an *Error; about is the target type of the decoding, if
+// any.
 func (d *Document) wrap(err error, about reflect.Type) *Error {
 	if own, ok := errors.AsType[*Error](err); ok { // from a Scalar
 		return d.errorAt(own.token, own.Field, own.Reason)
@@ -231,7 +233,7 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 	return e
 }
 
-// kind names a node for a reader who does not know YAML's words.
+// kind describes a node's type without YAML's own terms.
 func kind(t ast.NodeType) string {
 	switch t {
 	case ast.MappingType, ast.MappingValueType:
@@ -245,8 +247,7 @@ func kind(t ast.NodeType) string {
 	}
 }
 
-// words names a Go value for a reader of YAML; empty if there is no better word than the
-// library's.
+// words describes a Go type in the terms of a YAML file; empty if the library's own word is good.
 func words(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -260,17 +261,17 @@ func words(t reflect.Type) string {
 	}
 }
 
-// zeroBefore finds 010 and -0660, but not 0 and 0x10.
+// zeroBefore matches 010 and -0660, but not 0 and 0x10.
 var zeroBefore = regexp.MustCompile(`^[-+]?0[0-9_]`)
 
-// alreadyDefined is the library's message about a key that occurs twice, which has no type of its
-// own while parsing.
+// alreadyDefined matches the library's message about a duplicate key, which has no type of its own
+// during parsing.
 var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`)
 
-// bareStar finds a "*" that is meant as a value and that YAML takes for an alias.
+// bareStar matches an unquoted "*" that is meant as a value; YAML takes it for an alias.
 var bareStar = regexp.MustCompile(`[:,\[{-]\s*\*\s*([,}\]#]|$)`)
 
-// fieldAt returns the field to which a token belongs.
+// fieldAt returns the field that a token belongs to.
 func (d *Document) fieldAt(at *token.Token) string {
 	if d.body == nil || at == nil {
 		return ""
@@ -289,7 +290,7 @@ func (d *Document) fieldAt(at *token.Token) string {
 
 type visit func(ast.Node) bool
 
-// Visit goes on while the function says so.
+// Visit continues while the function returns true.
 func (v visit) Visit(node ast.Node) ast.Visitor {
 	if v(node) {
 		return v

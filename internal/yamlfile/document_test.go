@@ -244,7 +244,7 @@ func TestScalarsAreReadWithinTheirBounds(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add("listen: a\nlabels: {user: *}\n")
 	f.Add("stores:\n- path: &x /x\n- path: *x\n  kepp: |\n    a\n")
-	f.Add("stores: !000 ") // the library panics over it
+	f.Add("stores: !000 ") // the library panics on it
 	f.Fuzz(func(t *testing.T, text string) {
 		_, d, err := decode(text)
 		var e *yamlfile.Error

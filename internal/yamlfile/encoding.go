@@ -8,11 +8,11 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// byteOrderMark is what some editors put before UTF-8.
+// byteOrderMark is the prefix that some editors write before UTF-8.
 const byteOrderMark = "\ufeff"
 
-// notText returns what is wrong with a file that is not text in UTF-8. The library would replace
-// what it cannot read by U+FFFD, and so read another name than was written.
+// notText returns an error if the file is not UTF-8 text. The library would replace invalid bytes
+// by U+FFFD, and so read another name than the written one.
 func (d *Document) notText() *Error {
 	if isUTF16(d.data) {
 		return &Error{File: d.name, Line: 1, Column: 1, Reason: "UTF-16: want UTF-8"}
@@ -33,8 +33,8 @@ func (d *Document) notText() *Error {
 	return nil
 }
 
-// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its
-// first character, as these have without it.
+// isUTF16 reports whether a file starts with the mark of UTF-16 or UTF-32, or has a zero byte next
+// to its first character, as these encodings have without a mark.
 func isUTF16(data []byte) bool {
 	return bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) ||
 		len(data) >= 2 && (data[0] == 0) != (data[1] == 0) || bytes.HasPrefix(data, []byte{0, 0, 0xfe, 0xff})
@@ -47,15 +47,15 @@ func (d *Document) atOffset(at int, reason string) *Error {
 	return d.errorAt(&token.Token{Position: &position}, "", reason)
 }
 
-// noCharacter finds an escape such as "\U00110000" for which there is no character. The library
-// reads U+FFFD there.
+// noCharacter finds an escape that is no character, such as "\U00110000". The library reads U+FFFD
+// there.
 func (d *Document) noCharacter(tokens token.Tokens) *Error {
 	for _, t := range tokens {
 		if t.Type != token.DoubleQuoteType || !strings.ContainsRune(t.Value, utf8.RuneError) {
 			continue
 		}
 		if file := strings.ToLower(string(d.data)); strings.ContainsRune(file, utf8.RuneError) || strings.Contains(file, "fffd") {
-			return nil // it is meant; the tokens do not keep how it was written
+			return nil // possibly intended; tokens do not keep the original spelling
 		}
 		return d.errorAt(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
 	}

@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 )
 
-// utf16Of is a text in UTF-16, the less significant byte first.
+// utf16Of returns a text in little-endian UTF-16.
 func utf16Of(text string) string {
 	var b strings.Builder
 	for _, unit := range utf16.Encode([]rune(text)) {

@@ -8,17 +8,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Error says what is wrong in a file, and at which place.
+// Error describes a fault in a file, and its place.
 type Error struct {
 	File string
-	// Line and Column count from 1; 0 if there is no place to point to.
+	// Line and Column count from 1; 0 if there is no place.
 	Line, Column int
-	// Field is a path such as "quotas[3].limit.memory"; empty if the text is no YAML.
+	// Field is a path such as "quotas[3].limit.memory"; empty if the text is not YAML.
 	Field string
-	// Reason says what is wrong and what would be right.
+	// Reason describes the fault and a valid value.
 	Reason string
 
-	lines []string // the one before Line, if there is one, and Line
+	lines []string // Line, with the line before it if there is one
 	token *token.Token
 }
 
@@ -34,12 +34,11 @@ func (e *Error) Error() string {
 	return text + ": " + e.Reason
 }
 
-// excerptWidth is how many characters of a line an excerpt shows.
+// excerptWidth is how much of a line an excerpt shows, in characters.
 const excerptWidth = 120
 
-// Excerpt returns the place in the file, as lines with their numbers and a caret below; empty if
-// there is no place. Every line ends with a newline. Of long lines it is the part around the
-// place.
+// Excerpt returns the lines at the fault with line numbers and a caret below; empty if there is no
+// place. Every line ends with a newline. A long line is cut to the part around the fault.
 func (e *Error) Excerpt() string {
 	var b strings.Builder
 	first := max(0, e.Column-excerptWidth)
@@ -52,7 +51,7 @@ func (e *Error) Excerpt() string {
 	return b.String()
 }
 
-// part is what an excerpt shows of a line, from the first character of it on.
+// part returns the excerpt of a line, starting with the character at index first.
 func part(line string, first int) string {
 	begin, n := len(line), 0
 	for at := range line {
@@ -67,11 +66,11 @@ func part(line string, first int) string {
 	return line[begin:]
 }
 
-// HideExcerpt makes the excerpt empty: what stands there may be a secret.
+// HideExcerpt empties the excerpt, because the lines may contain a secret.
 func (e *Error) HideExcerpt() { e.lines = nil }
 
-// Tabs and control characters of a terminal become one blank each, so that the caret is at its
-// place.
+// printable replaces each tab and control character by one blank, so that the caret has the right
+// column.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
@@ -81,7 +80,7 @@ func printable(line string) string {
 	}, line)
 }
 
-// line returns the line that is wrong.
+// line returns the line of the fault.
 func (e *Error) line() string {
 	if len(e.lines) == 0 {
 		return ""
@@ -89,7 +88,7 @@ func (e *Error) line() string {
 	return e.lines[len(e.lines)-1]
 }
 
-// at returns an error that points to a token.
+// errorAt returns an error that points to a token.
 func (d *Document) errorAt(t *token.Token, field, reason string) *Error {
 	e := &Error{File: d.name, Field: field, Reason: reason}
 	if t == nil || t.Position == nil {

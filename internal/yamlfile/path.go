@@ -8,7 +8,7 @@ import (
 )
 
 // normalize writes "labels[user].x" as "labels.user.x" and "a.'b.c'" as "a.b.c", and leaves
-// "list[3]" as it is. Two fields that differ only in what it removes do not occur side by side.
+// "list[3]" unchanged. No two fields of a file differ only in the removed characters.
 func normalize(path string) string {
 	var b strings.Builder
 	for i := range len(path) {
@@ -34,7 +34,7 @@ func endsWithIndex(path string) bool {
 	return open >= 0 && strings.Trim(path[open+1:], "0123456789") == "" && open+1 < len(path)
 }
 
-// parent returns the path of what a path is in; "" at the top.
+// parent returns the path of the enclosing value; "" at the top.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
@@ -54,7 +54,7 @@ func fields(t reflect.Type, path string) []string {
 	return names
 }
 
-// durations is the type of durations, which are integers to the library.
+// durations is the type of durations, which are integers for the library.
 var durations = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a constant
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]() //nolint:gochecknoglobals // a constant

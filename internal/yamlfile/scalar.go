@@ -11,13 +11,13 @@ import (
 	"github.com/bursar/bursar/internal/duration"
 )
 
-// Scalar is one value as it was written, without its quotes: 0.50 stays "0.50", yes stays "yes".
+// Scalar is one value as written, without its quotes: 0.50 stays "0.50", yes stays "yes".
 type Scalar struct {
 	text string
 	set  bool
 }
 
-// UnmarshalYAML takes anything but a list or a map.
+// UnmarshalYAML accepts anything except a list or a map.
 func (s *Scalar) UnmarshalYAML(node ast.Node) error {
 	if _, ok := node.(ast.ScalarNode); ok {
 		*s = Scalar{textOf(node), true}
@@ -29,7 +29,7 @@ func (s *Scalar) UnmarshalYAML(node ast.Node) error {
 // OneOrMore is a value, or a list of values.
 type OneOrMore []Scalar
 
-// UnmarshalYAML takes either.
+// UnmarshalYAML accepts either.
 func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
 	list, isList := node.(*ast.SequenceNode)
 	if !isList {
@@ -45,11 +45,11 @@ func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// ScalarOrList is a Scalar in whose place a list of them may stand. Its text is then a JSON array
-// of their texts.
+// ScalarOrList is a Scalar or a list of Scalars. For a list, its text is a JSON array of their
+// texts.
 type ScalarOrList struct{ Scalar }
 
-// UnmarshalYAML takes either.
+// UnmarshalYAML accepts either.
 func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
 	switch node.(type) {
 	case *ast.SequenceNode:
@@ -68,7 +68,7 @@ func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
 	}
 	var text strings.Builder
 	as := json.NewEncoder(&text)
-	as.SetEscapeHTML(false) // it is shown to people
+	as.SetEscapeHTML(false) // the text is shown to people
 	if err := as.Encode(texts); err != nil {
 		return err //nolint:wrapcheck // texts can be encoded
 	}
@@ -76,17 +76,17 @@ func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// ScalarOrMaps is a Scalar in whose place a list of maps of Scalars may stand.
+// ScalarOrMaps is a Scalar or a list of maps of Scalars.
 type ScalarOrMaps struct {
 	Scalar
 
-	// Maps are the items of the list; nil: there is a Scalar. An item that is no map is nil.
+	// Maps are the items of the list; nil for a Scalar. An item that is no map is nil.
 	Maps []map[string]Scalar
-	// IsMap: neither is there, but one map. It is for the caller to say which of them it wants.
+	// IsMap: the value is a single map instead. The caller decides which error to return.
 	IsMap bool
 }
 
-// UnmarshalYAML takes either. In a map, nothing, ~ and null are no value.
+// UnmarshalYAML accepts either. In a map, an absent value, ~ and null are unset.
 func (s *ScalarOrMaps) UnmarshalYAML(node ast.Node) error {
 	list, isList := node.(*ast.SequenceNode)
 	if _, s.IsMap = node.(ast.MapNode); s.IsMap {
@@ -115,18 +115,18 @@ func (s *ScalarOrMaps) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// NewScalar returns a scalar with this text, for what comes from elsewhere than a file.
+// NewScalar returns a scalar with this text, for values that do not come from a file.
 func NewScalar(text string) Scalar { return Scalar{text, true} }
 
-// IsSet reports whether there was a value: a field that is left out, or has nothing behind its
-// colon, has none.
+// IsSet reports whether there is a value: a field that is left out, or has nothing after its colon,
+// has none.
 func (s Scalar) IsSet() bool { return s.set }
 
-// String returns the text; empty if nothing is set.
+// String returns the text; empty if there is no value.
 func (s Scalar) String() string { return s.text }
 
-// Int reads a whole number from least to most. The reason of a failure is returned as text, to be
-// put behind a field.
+// Int parses a whole number from least to most. wrong is the reason of a failure, as the text after
+// a field.
 func (s Scalar) Int(least, most int64) (n int64, wrong string) {
 	n, err := strconv.ParseInt(s.text, 10, 64)
 	if err != nil || n < least || n > most {
@@ -135,7 +135,7 @@ func (s Scalar) Int(least, most int64) (n int64, wrong string) {
 	return n, ""
 }
 
-// Duration reads a duration such as 30s, from least to most.
+// Duration parses a duration such as 30s, from least to most.
 func (s Scalar) Duration(least, most time.Duration) (d time.Duration, wrong string) {
 	d, err := duration.Parse(s.text)
 	if err != nil || d < least || d > most {
@@ -144,7 +144,7 @@ func (s Scalar) Duration(least, most time.Duration) (d time.Duration, wrong stri
 	return d, ""
 }
 
-// Bool reads true or false.
+// Bool parses true or false.
 func (s Scalar) Bool() (b bool, wrong string) {
 	switch s.text {
 	case "true":
@@ -155,5 +155,5 @@ func (s Scalar) Bool() (b bool, wrong string) {
 	return false, Want(s.text, "true or false")
 }
 
-// Want writes a reason: what was there, and what would be right.
+// Want formats a reason: the wrong value, and a description of a valid one.
 func Want(got, want string) string { return strconv.Quote(got) + ": want " + want }

@@ -9,30 +9,29 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// place is the place of a value in the struct.
+// place describes the target of a value in the struct.
 type place struct {
-	into reflect.Type // without pointers; nil if it is not known
-	// isData: an item of a list, a key, or the value of a key that somebody chose, unlike the
-	// value of a field.
+	into reflect.Type // without pointers; nil if unknown
+	// isData: the value is an item of a list, a key, or the value of a free key, and not the value
+	// of a field.
 	isData bool
 }
 
-// copier copies a document for the library to decode into a type. Whatever goes into a text is a
-// text in the copy, as it was written: the library would print the number that it read, so that
-// 0660 became 432. Aliases are replaced by what they stand for, as that may be text in one place
-// and a number in another.
+// copier copies a document for the library to decode into a type. A value for a text becomes a
+// quoted text in the copy, as written. Otherwise the library would print the number that it has
+// parsed, and 0660 would become 432. Aliases are replaced by the nodes that they stand for, because
+// a node may be text in one place and a number in another.
 type copier struct {
 	doc *Document
-	// anchors are those that have been passed so far, by name; nil for the one that the copier is
-	// in.
+	// anchors maps the names of the anchors so far to their nodes; nil for an anchor that encloses
+	// the current node.
 	anchors map[string]ast.Node
-	alias   *ast.AliasNode // the outermost alias of what is copied
-	// wrong is the first value that the library would take for another one than was written, or
-	// refuse.
+	alias   *ast.AliasNode // the outermost alias around the current node
+	// wrong is about the first value that the library would change or reject.
 	wrong *Error
 }
 
-// typed returns a copy of the document to be decoded into a type.
+// typed returns a copy of the document for decoding into a type.
 func (d *Document) typed(into reflect.Type) (ast.Node, *Error) {
 	c := copier{doc: d, anchors: make(map[string]ast.Node)}
 	node := c.copy(d.body, place{into: direct(into)})
@@ -75,7 +74,7 @@ func (c *copier) copy(node ast.Node, p place) ast.Node {
 	return node
 }
 
-// meant copies what an alias stands for.
+// meant copies the node that an alias stands for.
 func (c *copier) meant(alias *ast.AliasNode, p place) ast.Node {
 	name := alias.Value.GetToken().Value
 	node, known := c.anchors[name]
@@ -103,7 +102,7 @@ func (c *copier) list(n *ast.SequenceNode, p place) ast.Node {
 	return &copied
 }
 
-// field copies a key and its value, within a value of a type.
+// field copies a key and its value, inside a value of type within.
 func (c *copier) field(n *ast.MappingValueNode, within reflect.Type) *ast.MappingValueNode {
 	copied := *n
 	if n.Key.IsMergeKey() {
@@ -116,7 +115,7 @@ func (c *copier) field(n *ast.MappingValueNode, within reflect.Type) *ast.Mappin
 	return &copied
 }
 
-// key copies a key; those of fields are texts.
+// key copies a key; keys of fields are texts.
 func (c *copier) key(key ast.MapKeyNode, within reflect.Type) ast.MapKeyNode {
 	p := place{isData: true}
 	switch {
@@ -136,7 +135,7 @@ func (c *copier) key(key ast.MapKeyNode, within reflect.Type) ast.MapKeyNode {
 	return key
 }
 
-// merged copies what stands behind "<<:", one set of fields or a list of them.
+// merged copies the value of "<<:", one set of fields or a list of them.
 func (c *copier) merged(node ast.Node, within reflect.Type) ast.Node {
 	if list, ok := node.(*ast.SequenceNode); ok {
 		return c.list(list, place{into: within})
@@ -144,7 +143,7 @@ func (c *copier) merged(node ast.Node, within reflect.Type) ast.Node {
 	return c.copy(node, place{into: within})
 }
 
-// check notes what a value should be that cannot be of its type.
+// check records a value that does not fit its type.
 func (c *copier) check(node ast.Node, into reflect.Type) {
 	if into == nil || node.Type() == ast.NullType {
 		return
@@ -160,7 +159,7 @@ func (c *copier) check(node ast.Node, into reflect.Type) {
 	c.refuse(node, reason)
 }
 
-// refuse notes the first thing that is wrong, with an alias at its own place.
+// refuse records the first fault; a fault behind an alias has the place of the alias.
 func (c *copier) refuse(node ast.Node, reason string) {
 	if c.alias != nil {
 		node = c.alias
@@ -170,8 +169,8 @@ func (c *copier) refuse(node ast.Node, reason string) {
 	}
 }
 
-// isText reports whether a type takes the text of a value. Those that take the library's nodes
-// know it themselves.
+// isText reports whether a type takes the text of a value. Types that take the library's nodes
+// handle the text themselves.
 func isText(t reflect.Type) bool {
 	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
 		return false
@@ -179,8 +178,8 @@ func isText(t reflect.Type) bool {
 	return t.Kind() == reflect.String || reflect.PointerTo(t).Implements(unmarshaler)
 }
 
-// asText makes a text of a single value, in quotes, so that the library does not look into it
-// again. A token without neighbours is also what it writes out at once.
+// asText turns a single value into a quoted text, so that the library does not parse it again. The
+// new token has no neighbours, because the library also writes those out.
 func asText(node ast.Node) ast.Node {
 	scalar, ok := node.(ast.ScalarNode)
 	if !ok {
@@ -194,7 +193,7 @@ func asText(node ast.Node) ast.Node {
 	}
 }
 
-// textOf is a single value as it was written, without its quotes; empty if nothing was.
+// textOf returns a single value as written, without its quotes; empty if it is absent.
 func textOf(node ast.Node) string {
 	if block, ok := node.(*ast.LiteralNode); ok { // | or >
 		return block.Value.Value

@@ -18,7 +18,7 @@ type named struct {
 	Name string `yaml:"name"`
 }
 
-// texts has every kind of place in which a text can stand.
+// texts has every kind of place for a text.
 type texts struct {
 	Field   string            `yaml:"field"`
 	Word    word              `yaml:"word"`
@@ -37,7 +37,7 @@ type texts struct {
 	More    yamlfile.OneOrMore         `yaml:"more"`
 }
 
-// spellings are values that YAML reads as something other than text, and some that it does not.
+// spellings returns values that YAML does not read as text, and some that it does.
 func spellings() []string {
 	return []string{
 		"0660", "0600", "010", "007", "00", "0", "-0", "+5", "-010", "0x1F", "0o17", "0b101", "1_000", "1__0", "_1",
@@ -60,7 +60,7 @@ func decodeTexts(t *testing.T, text string) (into texts) {
 	return into
 }
 
-// everywhere is a file with one value in every place, as it is written.
+// everywhere returns a file with one value in every place, as written.
 func everywhere(written string) string {
 	return strings.ReplaceAll(`field: W
 word: W # a comment
@@ -89,7 +89,7 @@ more: [W, *name]
 `, "W", written)
 }
 
-// expectEverywhere expects a text in every place.
+// expectEverywhere checks for a text in every place.
 func expectEverywhere(t *testing.T, written, want string) {
 	t.Helper()
 	got := decodeTexts(t, everywhere(written))
@@ -123,8 +123,8 @@ func TestTextIsTakenAsItIsWritten(t *testing.T) {
 	expectEverywhere(t, `""`, "")
 }
 
-// What is written as nothing leaves a field out. A key, an item or the value of a key that
-// somebody chose is data: only what has nothing behind its colon is empty.
+// A null leaves a field unset. A key, an item and the value of a free key are data: only an absent
+// value after the colon is empty.
 func TestNullIsNothingInAFieldAndItsTextInData(t *testing.T) {
 	for _, null := range []string{"", "~", "null", "Null", "NULL"} {
 		want := texts{
@@ -132,7 +132,7 @@ func TestNullIsNothingInAFieldAndItsTextInData(t *testing.T) {
 			Scalars: map[string]yamlfile.Scalar{"a": {}},
 		}
 		file := "field: W\nword: W\npointer: W\nnested: W\nlist:\n- W\n- b\nvalues:\n  a: W\nscalars:\n  a: W\n"
-		if null != "" { // the library refuses it as a key
+		if null != "" { // the library rejects it as a key
 			want.Keys = map[word]word{word(null): "b"}
 			file += "keys:\n  W: b\n"
 		}
@@ -146,7 +146,7 @@ func TestNullIsNothingInAFieldAndItsTextInData(t *testing.T) {
 	}
 }
 
-// An alias stands for what was written, whatever the field of its anchor made of it.
+// An alias stands for the written text, whatever the field of its anchor has made of it.
 func TestAnAliasOfANumberIsItsTextInAFieldOfText(t *testing.T) {
 	var into struct {
 		Count int           `yaml:"count"`
@@ -184,8 +184,8 @@ func TestAnAliasOfWhatItIsInIsRefused(t *testing.T) {
 	}
 }
 
-// A key that is no text is unknown like any other; the library would leave out all fields next to
-// it.
+// A key that is no text is an unknown field like any other; the library would ignore all fields
+// next to it.
 func TestANumberIsAnUnknownField(t *testing.T) {
 	for _, key := range []string{"5", "010", "true", "~", "1.5", "? 5\n"} {
 		_, _, err := decode("listen: a\n" + key + ": b\n")
@@ -210,8 +210,8 @@ func TestAWholeNumberWithAZeroBeforeItIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzVerbatim writes a text without quotes. YAML may refuse it, or take it for something with
-// parts; as a single value it stays as it is.
+// FuzzVerbatim writes a text without quotes. YAML may reject it, or read a list or map; a single
+// value stays as written.
 func FuzzVerbatim(f *testing.F) {
 	for _, spelling := range spellings() {
 		f.Add(spelling)

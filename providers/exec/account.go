@@ -15,14 +15,14 @@ import (
 
 const wantUser = "an unprivileged user of this machine, such as nobody; never root"
 
-// machine is what this process is on its machine. Tests put another one in its place.
+// machine describes the machine of this process. Tests replace it.
 type machine struct {
 	uid int
-	// mayChange: it may run a program as another user, and kill it.
+	// mayChange: the process may run a program as another user, and kill it.
 	mayChange bool
 	// lookUp finds a user by name or uid.
 	lookUp func(name string) (*user.User, error)
-	// variable is a variable of this process.
+	// variable looks up an environment variable of this process.
 	variable func(name string) (string, bool)
 }
 
@@ -30,8 +30,8 @@ func thisMachine() machine {
 	return machine{uid: os.Geteuid(), mayChange: mayChange(), lookUp: lookUp, variable: os.LookupEnv}
 }
 
-// mayChange reports whether this process has what it needs for another user's program: to become
-// that user, with groups, and to kill what is not its own.
+// mayChange reports whether this process can switch to another user with that user's groups, and
+// kill another user's process.
 func mayChange() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -52,7 +52,7 @@ func lookUp(name string) (*user.User, error) {
 	return found, err //nolint:wrapcheck // names the user
 }
 
-// account is the user that a command runs as: nil if that is this process's. The error is a
+// account returns the user that a command runs as; nil for the user of this process. The error is a
 // *providers.SettingError.
 func (m machine) account(name string) (*syscall.Credential, error) {
 	wrong := func(want string) error {

@@ -8,41 +8,42 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Version is the version of what a command prints.
+// Version is the version of the command's output format.
 const Version = 1
 
-// Bounds of what is read.
+// Limits on the output of a command.
 const (
 	maxQueues       = 10_000
 	maxApplications = 100_000
-	maxText         = 256 // characters of a text that is only shown
-	maxID           = 128 // characters of an application's id, as in the contract
+	maxText         = 256 // characters of a text that is only displayed
+	maxID           = 128 // characters of an application's id, as in the API
 	maxShown        = 80  // bytes of a value in an error
 )
 
-// Answer is what a command printed.
+// Answer is the decoded output of a command.
 type Answer struct {
-	// Server, Incarnation and Untrusted are those of a providers.Snapshot.
+	// Server, Incarnation and Untrusted have the meaning of the same fields of providers.Snapshot.
 	Server, Incarnation, Untrusted string
-	// Queues are in the order in which they were printed.
+	// Queues are in the order of the output.
 	Queues []providers.Queue
-	// Unaddressable are the first queues of the list that have no queue above them there, and
-	// MoreUnaddressable is how many there are in addition.
+	// Unaddressable lists the first queues whose parent queue is missing from the output.
+	// MoreUnaddressable is the number of further ones.
 	Unaddressable     []providers.Unaddressable
 	MoreUnaddressable int
-	// Applications are those that were listed; ListsApplications says that there was a list, so
-	// that what is not in it is not there.
+	// Applications are the listed applications. ListsApplications says that the output has a list;
+	// then an application that is not in the list does not exist.
 	Applications      []providers.Application
 	ListsApplications bool
 }
 
-// AnswerError refuses what a command printed.
+// AnswerError rejects the output of a command.
 type AnswerError struct {
-	// Field is where it is wrong, such as "queues[3].limit.memory"; empty: as a whole.
+	// Field is the path of the wrong field, such as "queues[3].limit.memory"; empty for the whole
+	// output.
 	Field string
-	// Value is what stands there, as JSON, cut; empty: nothing does.
+	// Value is the wrong value as JSON, truncated; empty if the field is missing.
 	Value string
-	// Want says what would be right, to be read after "want ".
+	// Want describes a valid value, as the text after "want ".
 	Want string
 }
 
@@ -57,15 +58,16 @@ func (e *AnswerError) Error() string {
 	return fmt.Sprintf("%s: %s: want %s", field, e.Value, e.Want)
 }
 
-// refuse refuses a value, which is written as it is; texts come from quoted.
+// refuse makes an error about a value. It does not escape the value; pass a text through quoted.
 func refuse(field, value, want string) error {
 	return &AnswerError{Field: field, Value: value, Want: want}
 }
 
-// missing says that there is no value.
+// missing makes an error about an absent value.
 func missing(field, want string) error { return &AnswerError{Field: field, Want: want} }
 
-// quoted is a text of an answer in an error: without what a terminal would act on, and cut.
+// quoted formats a text of the output for an error: quoted, without terminal control characters,
+// and truncated.
 func quoted(text string) string {
 	return spelling.Cut(strconv.Quote(spelling.Cut(text, maxShown)), 2*maxShown)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Decode reads what a command printed. It must be one JSON object, with no field that is not known
-// and none that occurs twice. The error is an *AnswerError.
+// Decode parses the output of a command. It must be one JSON object without unknown or duplicate
+// fields. The error is an *AnswerError.
 func Decode(data []byte) (*Answer, error) {
 	if err := wellFormed(data); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func Decode(data []byte) (*Answer, error) {
 	err := r.object("", "version, server, incarnation, untrusted, queues or applications", func(key, at string) (known bool, err error) {
 		switch key {
 		case "version":
-			err = r.json.SkipValue() // it was looked at
+			err = r.json.SkipValue() // checkVersion has read it
 		case "server":
 			a.Server, err = r.text(at, maxText)
 		case "incarnation":
@@ -59,7 +59,7 @@ func Decode(data []byte) (*Answer, error) {
 	return &a, a.check()
 }
 
-// wellFormed checks that there is one JSON value, and nothing behind it.
+// wellFormed checks that the output is exactly one JSON value.
 func wellFormed(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return missing("", "one JSON object; the command printed nothing there")
@@ -70,15 +70,15 @@ func wellFormed(data []byte) error {
 	if !is {
 		return nil
 	}
-	// the line that is wrong, or the part of it around the place
+	// the wrong line, or the part of it around the error
 	at := max(0, int(wrong.Offset)-1)
 	first := max(0, at-maxShown/2, bytes.LastIndexByte(data[:at], '\n')+1)
 	line, _, _ := bytes.Cut(data[first:min(len(data), first+2*maxShown)], []byte("\n"))
 	return refuse("", quoted(strings.ToValidUTF8(string(line), "")), fmt.Sprintf("one JSON object (byte %d: %s)", at+1, printable(wrong.Error())))
 }
 
-// checkVersion looks for the version first, so that an answer of a later one is refused for that,
-// and not for a field that is not known yet.
+// checkVersion reads the version first: the error about a later format version must name the
+// version, not an unknown field.
 func checkVersion(data []byte) error {
 	r := readerOf(data)
 	if r.json.PeekKind() != jsontext.KindBeginObject {
@@ -142,7 +142,7 @@ func (r reader) queue(at string) (q providers.Queue, err error) {
 	if !named {
 		return q, missing(at+".path", "the path of the queue, such as licences or team-a.batch")
 	}
-	// A figure that is left out by mistake would be room that is not there.
+	// A limit without its use would look like free room.
 	for dimension := range q.Limit.All() {
 		if !used {
 			return q, missing(at+".used", "what is used of "+dimension+", which has a limit; 0 if nothing is")
@@ -155,14 +155,15 @@ func (r reader) queue(at string) (q providers.Queue, err error) {
 		switch most, limited := q.Limit.Get(dimension); {
 		case !limited:
 			return q, missing(at+".limit."+fieldOf(dimension), "the limit of today, as it may grow")
-		case n <= most: // it is as large as it becomes, or larger
+		case n <= most: // already as large, or larger
 			q.MayGrow = q.MayGrow.Without(dimension)
 		}
 	}
 	return q, nil
 }
 
-// heldBack reads what the system does not start although there is room.
+// heldBack reads the number of applications that the system holds back although there is room for
+// them.
 func (r reader) heldBack(at string) (applications int32, reason string, err error) {
 	const want = "a whole number from 0 to 100000"
 	given := false
@@ -188,7 +189,7 @@ func (r reader) heldBack(at string) (applications int32, reason string, err erro
 	return applications, reason, err
 }
 
-// fieldOf is the field of a dimension.
+// fieldOf returns the JSON field of a dimension.
 func fieldOf(dimension string) string {
 	switch dimension {
 	case resource.Memory, resource.CPU, resource.Instances:
@@ -238,12 +239,13 @@ func (r reader) application(at string) (a providers.Application, err error) {
 	return a, nil
 }
 
-// place is where a queue is.
+// place identifies a queue by its path and partition.
 type place struct{ path, partition string }
 
-// check checks the parts of an answer against each other, and fills in the queues above. A name of
-// a queue refuses nothing, because others than the author of the command may choose it: a queue
-// without the one above it becomes unaddressable here, and other names are providers.Clean's.
+// check checks the parts of an answer against each other, and fills in the parents of queues. No
+// queue name makes it reject an answer, because other people than the author of the command may
+// choose names. A queue without its parent becomes unaddressable here; providers.Clean handles the
+// other unusable names.
 func (a *Answer) check() error {
 	indexes := make(map[place]int, len(a.Queues))
 	for i := range a.Queues {
@@ -290,7 +292,7 @@ func (a *Answer) check() error {
 	return nil
 }
 
-// gapAbove returns the first path above a queue that has no queue; empty: there is none.
+// gapAbove returns the nearest ancestor path without a queue; empty if every ancestor has one.
 func gapAbove(path string, there func(path string) bool) string {
 	for dot := strings.LastIndexByte(path, '.'); dot >= 0; dot = strings.LastIndexByte(path, '.') {
 		if path = path[:dot]; !there(path) {
@@ -300,8 +302,8 @@ func gapAbove(path string, there func(path string) bool) string {
 	return ""
 }
 
-// leaveOut takes a queue out because one above it is not in the list. A request for it would count
-// in a queue of which nothing is known.
+// leaveOut removes a queue whose ancestor is not in the list. A request for such a queue would
+// count in a parent about which nothing is known.
 func (a *Answer) leaveOut(q *providers.Queue, gap string) {
 	if len(a.Unaddressable) == providers.MostUnaddressable {
 		a.MoreUnaddressable++

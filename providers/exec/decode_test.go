@@ -60,10 +60,10 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// queue is an answer with one queue of these fields.
+// queue returns an answer with one queue that has these fields.
 func queue(fields string) string { return `{"version":1,"queues":[{"path":"a",` + fields + `}]}` }
 
-// limit is an answer with a limit, of which nothing is used.
+// limit returns an answer with a queue that has this limit and uses nothing.
 func limit(fields string) string {
 	return queue(`"limit":{` + fields + `},"used":{"memory":0,"cpu":0,"instances":0}`)
 }
@@ -159,7 +159,7 @@ func TestTooManyCountablesAreRefused(t *testing.T) {
 	}
 }
 
-// vectors are quantities as they may be printed.
+// vectors generates quantities that a command can print.
 func vectors(names []string) *rapid.Generator[resource.Vector] {
 	quantity := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, resource.MaxQuantity))
 	return rapid.Custom(func(t *rapid.T) resource.Vector {
@@ -173,7 +173,7 @@ func vectors(names []string) *rapid.Generator[resource.Vector] {
 	})
 }
 
-// written is a vector in one of the forms that it may have.
+// written formats a vector in one of its valid JSON forms.
 func written(t *rapid.T, v resource.Vector) string {
 	var fields, custom []string
 	for dimension, quantity := range v.All() {
@@ -229,7 +229,7 @@ func TestWhatIsPrintedIsRead(t *testing.T) {
 	})
 }
 
-// answered is a provider of one answer.
+// answered is a provider that always returns one answer.
 type answered struct {
 	providers.Provider
 	answer *Answer
@@ -240,7 +240,7 @@ func (p answered) Snapshot(context.Context) (providers.Snapshot, error) {
 	return providers.Snapshot{Queues: a.Queues, Unaddressable: a.Unaddressable, MoreUnaddressable: a.MoreUnaddressable}, nil
 }
 
-// cleaned is an answer as coordinators read it.
+// cleaned returns an answer as a coordinator reads it.
 func cleaned(t *testing.T, a *Answer) providers.Snapshot {
 	t.Helper()
 	s, err := providers.Clean(answered{answer: a}).Snapshot(t.Context())
@@ -250,14 +250,14 @@ func cleaned(t *testing.T, a *Answer) providers.Snapshot {
 	return s
 }
 
-// Others than the author of a command may choose the names of queues. None of them hides another
-// queue, and a queue that no request can name is listed as one.
+// Other people than the author of a command may choose queue names. No name hides another queue,
+// and a queue that no request can name is listed as unaddressable.
 func TestNoNameHidesAnotherQueue(t *testing.T) {
 	long := strings.Repeat("x", 64<<10)
 	for name, test := range map[string]struct {
 		path   string // as JSON, without the quotes
-		kept   string // as it is kept; empty: no request can name it
-		shown  string // how it is listed then
+		kept   string // the path in Queues; empty: no request can name it
+		shown  string // the name in Unaddressable then
 		reason string
 	}{
 		"a comma":           {path: "a,b", kept: "a,b"},
@@ -309,7 +309,7 @@ func TestNoNameHidesAnotherQueue(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers makes sense.
+// FuzzDecode feeds any input to the decoder, which must return an error or a consistent answer.
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil {

@@ -1,18 +1,17 @@
-// Package exec reads the queues of any system from a command that prints them as JSON, so that
-// licence servers, quotas of Kubernetes or partitions of Slurm become accounts.
+// Package exec reads the queues of any system from a command that prints them as JSON. So licence
+// servers, Kubernetes quotas or Slurm partitions can become accounts.
 //
-// Decode reads what the command prints, strictly: what it does not know, or what makes no sense, is
-// an error with its field, its value and what would be right, and nothing of it is taken.
-// docs/providers.md has the fields.
+// Decode is strict. For an unknown field or an invalid value it returns an error with the field,
+// the value and the expected form, and no part of the answer. docs/providers.md lists the fields.
 //
-// The command runs once for a reading, without a shell, with a timeout, as an unprivileged user.
-// Before each run the program is checked: if others than root and the coordinator's user could
-// replace it, it does not run. A command that comes over the API would let an admin run anything as
-// the coordinator's user, so the kind is a providers.FileOnly.
-// A queue may have any path, so the kind is a providers.FullPaths.
+// The command runs once per reading, without a shell, with a timeout, as an unprivileged user.
+// Before each run the package checks the program file: if anyone except root and the coordinator's
+// user could replace it, the program does not run. The kind is a providers.FileOnly, because a
+// command set over the API would let an admin run anything as the coordinator's user. It is a
+// providers.FullPaths, because a queue may have any path.
 //
 // # Concurrency
 //
-// Methods of a Provider may be called from any goroutine, and wait for one another. An Answer is
-// not changed once it is returned.
+// Methods of a Provider may be called from any goroutine; they wait for one another. An Answer does
+// not change after Decode has returned it.
 package exec

@@ -17,7 +17,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// TestMain lets this program be jq, so that the scripts can be tested on machines that have none.
+// TestMain lets this test binary act as jq, so that the scripts can be tested on machines without
+// jq.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "jq" {
 		if err := jq(os.Args[1:]); err != nil {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// jq reads its arguments as FILTER --args ARGUMENT….
+// jq runs the arguments FILTER --args ARGUMENT….
 func jq(args []string) error {
 	if len(args) < 2 || args[1] != "--args" {
 		return errors.New("want FILTER --args ARGUMENT…")
@@ -62,8 +63,8 @@ func jq(args []string) error {
 	return nil
 }
 
-// example runs a script of examples/providers. other is a program that it calls, which prints a
-// file of testdata and ends with a code.
+// example runs a script of examples/providers. The program other is replaced by one that prints a
+// file of testdata and exits with a code.
 func example(t *testing.T, other, prints string, code int, args ...string) (command.Printed, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +89,7 @@ func example(t *testing.T, other, prints string, code int, args ...string) (comm
 	return c.Run(t.Context())
 }
 
-// lines are queues in one line each.
+// lines formats queues, one per line.
 func lines(t *testing.T, printed command.Printed) string {
 	t.Helper()
 	a, err := Decode(printed.Output)
@@ -108,8 +109,8 @@ func TestExampleOfKubernetes(t *testing.T) {
 		namespaces []string
 		want       string
 	}{
-		// memory is that of limits, which has less left than that of requests; pods are those of
-		// the quota few-pods
+		// the quota of limits has less memory left than that of requests; the quota few-pods limits
+		// pods
 		"all":  {nil, "analytics: memory=60GiB,cpu=7250m,instances=12,nvidia.com/gpu=1 of memory=220GiB,cpu=40,instances=30,nvidia.com/gpu=4\n" + etl},
 		"some": {[]string{"etl"}, etl},
 	} {
@@ -157,7 +158,7 @@ func TestExampleOfALicenceServer(t *testing.T) {
 	}
 }
 
-// document is docs/providers.md.
+// document returns docs/providers.md.
 func document(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "providers.md"))
@@ -179,7 +180,7 @@ func TestEveryAnswerInTheDocumentIsRight(t *testing.T) {
 	}
 }
 
-// The decoder names all fields in its refusals of others.
+// docs/providers.md describes every field that the decoder's error messages list.
 func TestTheDocumentHasEveryField(t *testing.T) {
 	text := document(t)
 	for _, wrong := range []string{

@@ -15,11 +15,11 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// kind makes providers.
+// kind opens providers of this machine.
 type kind struct{ machine func() machine }
 
-// Kind returns commands as a kind of external system. Its settings are Settings and those of a
-// pace.
+// Kind returns the kind of external system that runs a command. It has the settings in Settings and
+// in providers.PaceSettings.
 func Kind() providers.Kind { return kind{thisMachine} }
 
 // Name is "exec".
@@ -31,7 +31,7 @@ func (kind) FileOnly() {}
 // FullPaths marks the kind.
 func (kind) FullPaths() {}
 
-// Terms is what settings say of requests.
+// Terms returns the user label of valid settings.
 func (kind) Terms(given map[string]string) providers.Terms {
 	s, err := parseSettings(given)
 	if err != nil {
@@ -40,14 +40,14 @@ func (kind) Terms(given map[string]string) providers.Terms {
 	return providers.Terms{UserLabel: s.userLabel}
 }
 
-// Check looks at settings alone.
+// Check validates the settings without looking at this machine.
 func (kind) Check(given map[string]string) error {
 	_, err := parseSettings(given)
 	return err
 }
 
-// CheckHere refuses a user that this machine does not have. What is to be asked for the user, such
-// as a directory in the network, may not answer now: that is no fault of the settings.
+// CheckHere rejects a user that this machine does not have. A user database in the network may be
+// unreachable at the moment; that is not a fault of the settings.
 func (k kind) CheckHere(given map[string]string) error {
 	s, err := parseSettings(given)
 	if err != nil || s.user == "" {
@@ -62,10 +62,11 @@ func (k kind) CheckHere(given map[string]string) error {
 	return nil
 }
 
-// Files are none: a command comes from the operator's file, and what it reads is its own to say.
+// Files returns none: only the operator's file may set a command, and a command chooses its own
+// input files.
 func (kind) Files() []string { return nil }
 
-// Open looks up the user, and runs nothing.
+// Open looks up the user. It does not run the command.
 func (k kind) Open(_ string, given map[string]string) (providers.Provider, error) {
 	s, err := parseSettings(given)
 	if err != nil {
@@ -89,22 +90,23 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 // Provider reads one system by running a command.
 type Provider struct {
 	settings settings
-	uid      uint32 // this process's
+	uid      uint32 // of this process
 	command  command.Command
 
-	mu sync.Mutex // guards all below; held while the command runs
-	// applications are those that the last run listed; nil: it has no list of them.
+	mu sync.Mutex // guards the fields below; held while the command runs
+	// applications are the applications that the last run listed; nil if it printed no list.
 	applications map[string]providers.Application
-	// undead is closed when a command that could not be killed has ended; nil: there is none.
+	// undead is closed when a command that could not be killed has ended; nil if there is no such
+	// command.
 	undead <-chan struct{}
 }
 
-// CommandError says why a command gave no answer.
+// CommandError reports why a command gave no answer.
 type CommandError struct {
 	// Path is the program.
 	Path string
 	Err  error
-	// Said are the last lines that it printed on its standard error; empty: none.
+	// Said is the end of the command's standard error; empty if it printed nothing there.
 	Said string
 }
 
@@ -116,11 +118,12 @@ func (e *CommandError) Error() string {
 	return text
 }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// Snapshot runs the command and reads what it prints, in as much time as the setting timeout says
-// and ctx allows. The error is a *CommandError, with an *AnswerError in it if the command ran.
+// Snapshot runs the command and decodes its output, within the setting timeout and the deadline of
+// ctx. The error is a *CommandError. It contains an *AnswerError if the command ran but its output
+// is invalid.
 func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +168,7 @@ func (p *Provider) run(ctx context.Context) (*Answer, string, error) {
 	return answer, printed.Errors, err
 }
 
-// explain says what would be right, where that is not plain.
+// explain adds the likely remedy to errors that do not suggest one.
 func (p *Provider) explain(err error) error {
 	as := "the coordinator's user"
 	if p.settings.user != "" {
@@ -182,7 +185,7 @@ func (p *Provider) explain(err error) error {
 		return fmt.Errorf("%w: want that %s may execute it, and enter its folder and %s", err, as, p.settings.directory)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: want a program of this machine, or a script with #! and its interpreter in the first line", err)
-	case errors.Is(err, syscall.ENOENT): // the program itself was there
+	case errors.Is(err, syscall.ENOENT): // check has found the program itself
 		return fmt.Errorf("%w: want the interpreter that its first line names (#!), and no carriage return at the end of that line", err)
 	case errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: want that the coordinator may become %s (of a systemd unit: CapabilityBoundingSet, SystemCallFilter)", err, as)
@@ -191,7 +194,7 @@ func (p *Provider) explain(err error) error {
 	}
 }
 
-// lingers reports whether a command that was killed is still there.
+// lingers reports whether a killed command still exists.
 func (p *Provider) lingers() bool {
 	if p.undead == nil {
 		return false
@@ -205,7 +208,7 @@ func (p *Provider) lingers() bool {
 	}
 }
 
-// check looks at the program and at the working directory.
+// check checks the program file and the working directory.
 func (p *Provider) check() error {
 	if err := regularfile.GuardedProgram(p.path(), p.uid); err != nil {
 		return fmt.Errorf("it does not run: %w", err)
@@ -220,11 +223,11 @@ func (p *Provider) check() error {
 	return nil
 }
 
-// errNoList says that a command does not tell applications.
+// errNoList reports that the output has no list of applications.
 var errNoList = errors.New(`the command prints no "applications", so what they hold counts twice: once as used in the queue, and once as granted`)
 
-// Applications answers from what the last Snapshot read. If the command lists applications, those
-// that are not in the list are not known.
+// Applications answers from the last Snapshot. If the command lists applications, an application
+// that is not in the list is unknown.
 func (p *Provider) Applications(_ context.Context, ids []string) ([]providers.Application, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,12 +246,13 @@ func (p *Provider) Applications(_ context.Context, ids []string) ([]providers.Ap
 	return list, nil
 }
 
-// Servers is the program, and whether it may run. It is not run.
+// Servers returns the path of the program, and an error if it may not run. It does not run the
+// program.
 func (p *Provider) Servers(context.Context) []providers.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return []providers.Server{{Address: p.path(), Err: p.check()}}
 }
 
-// Close does nothing: nothing is kept open.
+// Close does nothing: the provider keeps nothing open.
 func (p *Provider) Close() error { return nil }

@@ -20,7 +20,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// public is a folder that everybody may enter, but nobody else may write to, below /tmp.
+// public makes a folder below /tmp that everybody may enter and only its owner may write to.
 func public(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "exec") //nolint:usetesting // everybody must be able to enter all folders above
@@ -34,7 +34,7 @@ func public(t *testing.T) string {
 	return dir
 }
 
-// script writes a program of the shell's and returns its path.
+// script writes a shell script and returns its path.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(public(t), "queues")
@@ -45,7 +45,8 @@ func script(t *testing.T, text string) string {
 	return file
 }
 
-// settingsOf are those of a command, with others. A test that root runs has it run as nobody.
+// settingsOf returns settings for a command, plus more. If the test runs as root, the command runs
+// as nobody.
 func settingsOf(program string, more ...string) map[string]string {
 	settings := map[string]string{"command": program, "timeout": "30s"}
 	if os.Geteuid() == 0 {
@@ -195,7 +196,7 @@ func TestACommandThatHangsIsKilledWithItsChildren(t *testing.T) {
 	errCaller := errors.New("the caller's time is over")
 	for name, test := range map[string]struct {
 		timeout string
-		cancel  bool // the caller ends it, once it runs
+		cancel  bool // the caller cancels the run
 		want    string
 	}{
 		"its own timeout": {"3s", false, "no answer within 3s: still waiting"},
@@ -210,7 +211,7 @@ func TestACommandThatHangsIsKilledWithItsChildren(t *testing.T) {
 			defer cancel(nil)
 			child := make(chan int, 1)
 			go func() {
-				data, _ := os.ReadFile(fifo) // until the command has written and closed it
+				data, _ := os.ReadFile(fifo) // blocks until the command has opened, written and closed it
 				pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
 				child <- pid
 				if test.cancel {
@@ -243,7 +244,7 @@ func TestACommandThatCannotBeKilledDoesNotRunAgain(t *testing.T) {
 	}
 }
 
-// A file system that does not answer must not keep a reading for ever.
+// An unresponsive file system must not block a reading for ever.
 func TestAProgramThatCannotBeLookedAtEndsTheReading(t *testing.T) {
 	p, _ := open(t, settingsOf(script(t, "exit 0"), "timeout", "100ms")).(*Provider)
 	hangs := make(chan struct{})
@@ -263,7 +264,7 @@ func TestAProgramThatCannotBeLookedAtEndsTheReading(t *testing.T) {
 	}
 }
 
-// After a reading that failed, nothing of the one before counts.
+// After a failed reading, the applications of the reading before are gone.
 func TestApplicationsAreThoseOfTheLastReading(t *testing.T) {
 	dir := public(t)
 	p := open(t, settingsOf(script(t, "cat "+dir+"/answer")))

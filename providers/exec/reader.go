@@ -14,16 +14,16 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// reader reads the values of an answer that is well-formed JSON. Each of its methods is given the
-// field that it reads, for errors.
+// reader reads the values of an answer that is well-formed JSON. Its methods take the path of the
+// field, for errors.
 type reader struct{ json *jsontext.Decoder }
 
-// readerOf leaves keys that occur twice to object, which names them.
+// readerOf accepts duplicate keys; object rejects them with their names.
 func readerOf(data []byte) reader {
 	return reader{jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 }
 
-// each enters the object or array that comes next, and leaves it. piece reads what is in it.
+// each enters the next object or array, calls piece for each element, and leaves it.
 func (r reader) each(end jsontext.Kind, piece func() error) error {
 	if _, err := r.json.ReadToken(); err != nil {
 		return r.syntax(err)
@@ -37,7 +37,7 @@ func (r reader) each(end jsontext.Kind, piece func() error) error {
 	return r.syntax(err)
 }
 
-// string reads a string, or a key.
+// string reads a string or a key.
 func (r reader) string() (string, error) {
 	token, err := r.json.ReadToken()
 	if err != nil {
@@ -46,8 +46,8 @@ func (r reader) string() (string, error) {
 	return token.String(), nil
 }
 
-// object reads an object. field reads the value of a key, whose own field is at; it says whether
-// there is such a key, and reads nothing if not. keys are those that there are.
+// object reads an object. It calls field for each key, with the path of that field; field reads the
+// value and returns true, or returns false for an unknown key. keys lists the known keys.
 func (r reader) object(within, keys string, field func(key, at string) (known bool, err error)) error {
 	if r.json.PeekKind() != jsontext.KindBeginObject {
 		return r.mistyped(within, "an object")
@@ -75,7 +75,7 @@ func (r reader) object(within, keys string, field func(key, at string) (known bo
 	})
 }
 
-// readList reads a list of at most so many items.
+// readList reads a list of at most most items.
 func readList[T any](r reader, at string, most int, item func(at string) (T, error)) ([]T, error) {
 	if r.json.PeekKind() != jsontext.KindBeginArray {
 		return nil, r.mistyped(at, "a list")
@@ -91,8 +91,8 @@ func readList[T any](r reader, at string, most int, item func(at string) (T, err
 	})
 }
 
-// text reads a text of at most so many characters; 0: of any length. Texts are shown to people, so
-// what a terminal would act on is refused.
+// text reads a text of at most most characters; 0 means any length. Texts are shown to people, so
+// it rejects unprintable characters.
 func (r reader) text(at string, most int) (string, error) {
 	if r.json.PeekKind() != jsontext.KindString {
 		return "", r.mistyped(at, "a text")
@@ -111,8 +111,8 @@ func (r reader) text(at string, most int) (string, error) {
 	return text, nil
 }
 
-// name reads a name that others than the author of the command may have chosen, whatever it is.
-// What is not UTF-8 is replaced by U+FFFD.
+// name reads a name. It accepts any content, because other people than the author of the command
+// may choose names. Bytes that are not UTF-8 become U+FFFD.
 func (r reader) name(at string) (string, error) {
 	if r.json.PeekKind() != jsontext.KindString {
 		return "", r.mistyped(at, "a text")
@@ -129,7 +129,7 @@ func (r reader) boolean(at string) (bool, error) {
 	}
 }
 
-// scalar reads a number or a text, as it is written and as it is shown in an error.
+// scalar reads a number or a text. It returns the text as written, and a form for errors.
 func (r reader) scalar(at, want string) (text, shown string, err error) {
 	switch r.json.PeekKind() {
 	case jsontext.KindNumber:
@@ -168,7 +168,7 @@ func (r reader) memory(at, unlimited string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if text == "0" { // in any unit
+	if text == "0" { // zero needs no unit
 		return 0, nil
 	}
 	n, err := resource.ParseMemory(text)
@@ -192,10 +192,10 @@ func (r reader) cores(at, unlimited string) (int64, error) {
 	return n, nil
 }
 
-// vector reads quantities. unlimited is added to what an error wants of a number.
+// vector reads quantities. Errors about a number end with unlimited.
 func (r reader) vector(at, unlimited string) (resource.Vector, error) {
 	var v resource.Vector
-	// once refuses a dimension that has been set in another unit.
+	// once rejects a dimension that was already set in another unit.
 	once := func(at, dimension string) error {
 		if v.Has(dimension) {
 			return refuse(at, "a second figure", dimension+" in one unit")
@@ -258,7 +258,7 @@ func (r reader) custom(at string) (map[string]int64, error) {
 	})
 }
 
-// mistyped refuses a value that is of another kind.
+// mistyped rejects a value of another JSON type.
 func (r reader) mistyped(at, want string) error {
 	raw, err := r.json.ReadValue()
 	if err != nil {
@@ -267,7 +267,8 @@ func (r reader) mistyped(at, want string) error {
 	return refuse(at, printable(string(raw[:min(len(raw), maxShown)])), want)
 }
 
-// syntax makes an *AnswerError of an error of the decoder, which has found nothing wrong before.
+// syntax turns an error of the decoder into an *AnswerError. wellFormed has passed, so such an
+// error is unexpected.
 func (r reader) syntax(err error) error {
 	if err == nil {
 		return nil
@@ -278,7 +279,8 @@ func (r reader) syntax(err error) error {
 	return refuse("", quoted(err.Error()), "one JSON object")
 }
 
-// printable is a part of an answer in an error, cut, without what a terminal would act on.
+// printable formats a part of an answer for an error: truncated, without terminal control
+// characters.
 func printable(text string) string {
 	shown := []rune(strings.ToValidUTF8(text, "?"))
 	cut := ""

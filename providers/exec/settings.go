@@ -17,18 +17,18 @@ const (
 	mostMaxBytes    = 64 << 20
 )
 
-// settings is what the settings of a command mean.
+// settings holds the parsed settings of a command.
 type settings struct {
 	pace      providers.Pace
 	command   []string
-	user      string   // empty: the coordinator's
+	user      string   // empty: the coordinator's user
 	variables []string // NAME, or NAME=VALUE
 	directory string
 	maxBytes  int64
-	userLabel string // empty: users are not known
+	userLabel string // empty: users are unknown
 }
 
-// parseSettings reads settings without looking at this machine. The error is a
+// parseSettings parses settings without looking at this machine. The error is a
 // *providers.SettingError.
 func parseSettings(given map[string]string) (settings, error) {
 	if err := providers.CheckNames(given, settingNames()); err != nil {
@@ -108,8 +108,7 @@ func (s *settings) parseEnvironment(text string) error {
 	return nil
 }
 
-// validPath reports whether a text is a whole path in its shortest form, but for a slash at its
-// end.
+// validPath reports whether a text is an absolute path in its shortest form.
 func validPath(text string) bool {
 	return filepath.IsAbs(text) && filepath.Clean(text) == text && !strings.Contains(text, "\x00")
 }
@@ -124,8 +123,8 @@ func validVariable(name string) bool {
 	return name != ""
 }
 
-// environment is the whole environment of the command. look finds variables of this process; those
-// that it does not have are left out.
+// environment returns the whole environment of the command. look finds variables of this process; a
+// variable that look does not find is left out.
 func (s *settings) environment(look func(name string) (string, bool)) []string {
 	list := make([]string, 0, len(s.variables)+2)
 	path, lang := false, false

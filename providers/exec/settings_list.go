@@ -2,7 +2,7 @@ package exec
 
 import "github.com/bursar/bursar/providers"
 
-// Names of the settings, without those of a pace.
+// Names of the settings, except those of providers.PaceSettings.
 const (
 	settingCommand     = "command"
 	settingUser        = "user"
@@ -12,7 +12,7 @@ const (
 	settingUserLabel   = "userLabel"
 )
 
-// Settings are those of a command, without the ones that every kind has.
+// Settings lists the settings of a command, except those of providers.PaceSettings.
 func Settings() []providers.Setting {
 	return []providers.Setting{
 		{Name: settingCommand, Type: providers.List, Doc: "The program, by its whole path, and its arguments: [/usr/local/libexec/queues, --all]. No shell reads it. " +
@@ -27,7 +27,7 @@ func Settings() []providers.Setting {
 	}
 }
 
-// settingNames are all of them, in the order in which they are shown.
+// settingNames lists all names, in display order.
 func settingNames() []string {
 	return providers.SettingNames(append(Settings(), providers.PaceSettings()...))
 }

@@ -73,7 +73,7 @@ func TestTheKindIsForFiles(t *testing.T) {
 	}
 }
 
-// users are those of a machine.
+// users looks up the users of a test machine.
 func users(name string) (*user.User, error) {
 	for _, u := range []user.User{{Username: "root2", Uid: "0", Gid: "0"}, {Username: "operator", Uid: "11", Gid: "0"}, {Username: "bursar", Uid: "900", Gid: "900"}, {Username: "nobody", Uid: "65534", Gid: "65534"}} {
 		if name == u.Username || name == u.Uid {
@@ -90,7 +90,7 @@ func TestWhoRunsACommand(t *testing.T) {
 		here machine
 		user string
 		uid  uint32 // 0: as the coordinator
-		want string // what an error wants
+		want string // part of the error text
 	}{
 		"root, as nobody":               {root, "nobody", 65534, ""},
 		"root, by uid":                  {root, "65534", 65534, ""},

@@ -14,10 +14,10 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// The budget of design §17: an agent with 200 engines, a tick every 5 s and 2,000 processes on the
-// host has 1 % of one core, 50 ms a tick, with cgroups and 3 %, 150 ms, without. These benchmarks
-// report the part of a core that the measuring takes of it, and the ratio to reading the same
-// files and doing nothing with them.
+// The budget of design §17: for an agent with 200 engines, a tick every 5 s and 2,000 processes on
+// the host, measuring may take 1 % of one core (50 ms per tick) with cgroups, and 3 % (150 ms)
+// without. These benchmarks report the measured part of a core, and its ratio to only reading the
+// same files.
 
 const (
 	benchEngines   = 200
@@ -27,8 +27,8 @@ const (
 
 func BenchmarkEnginesByCgroup(b *testing.B) { benchmarkCgroups(b, 0) }
 
-// Twelve of the engines have made 256 cgroups each below their own: the budget of a tick is 50 ms
-// all the same.
+// Twelve of the engines have created 256 cgroups each below their own: the budget of a tick is 50
+// ms all the same.
 func BenchmarkEnginesWith3072CgroupsBelow(b *testing.B) { benchmarkCgroups(b, 12) }
 
 func benchmarkCgroups(b *testing.B, wide int) {
@@ -70,7 +70,7 @@ func BenchmarkEnginesByTree(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Of processes that are no engine's, status is not read.
+	// status is not read for processes outside engines
 	read := files[:0]
 	for _, file := range files {
 		var pid int32
@@ -192,7 +192,7 @@ func benchmark(b *testing.B, meter *Meter, engines []Engine, files []string) {
 	b.ReportMetric(b.Elapsed().Seconds()/bare.Seconds(), "x-bare-reads")
 }
 
-// reportPart reports how much of one core a call on every tick takes.
+// reportPart reports the part of one core that a call on every tick takes.
 func reportPart(b *testing.B) {
 	b.Helper()
 	b.ReportMetric(100*b.Elapsed().Seconds()/float64(b.N)/tick.Seconds(), "%core")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Names of what is measured, as they appear in Capacity.Errors and Sample.Degraded.
+// Names of the measured sources, as they appear in Capacity.Errors and Sample.Degraded.
 const (
 	SourceMemory       = "memory"
 	SourceMemoryCgroup = "memory.cgroup"
@@ -20,24 +20,24 @@ const (
 	SourceProcesses    = "processes"
 )
 
-// Capacity is what the machine has at most.
+// Capacity is the most that the machine can give to engines.
 type Capacity struct {
-	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the
-	// root. Memory that is set aside for huge pages is not the machine's to give.
+	// MemoryBytes and CPUMillis are the minimum of the machine's own size and of every limit on the
+	// path to the root. Memory that is reserved for huge pages is excluded.
 	MemoryBytes int64
 	CPUMillis   int64
-	// MemorySource and CPUSource name what set the figure: "host", or a limit such as "cgroup /a/b
-	// memory.max".
+	// MemorySource and CPUSource name the origin of the figure: "host", or a limit such as "cgroup
+	// /a/b memory.max".
 	MemorySource string
 	CPUSource    string
-	// Errors has what could not be read or made no sense, by source; nil if there is nothing. The
-	// true figure may be lower.
+	// Errors maps unreadable or malformed sources to their errors; nil if there are none. With an
+	// entry, the true figure may be lower.
 	Errors map[string]string
 }
 
-// Capacity measures the static bound. It fails if the machine's own size is unknown. A limit that
-// cannot be read, or makes no sense, is left out and reported in Errors. The next Sample has no
-// figure for memory or CPU if one cannot be read.
+// Capacity measures the static bound. It fails if the machine's own size is unknown. It ignores a
+// limit that is unreadable or malformed, and reports it in Errors. If a limit is unreadable, the
+// next Sample has no figure for memory or CPU.
 func (m *Meter) Capacity(context.Context) (Capacity, error) {
 	var s scratch
 	var degraded degradations
@@ -60,7 +60,7 @@ func (m *Meter) Capacity(context.Context) (Capacity, error) {
 	return capacity, nil
 }
 
-// degradations are the sources that could not be read, or had odd figures, with their errors.
+// degradations maps sources that were unreadable, or had odd figures, to their errors.
 type degradations map[string]string
 
 func (d *degradations) add(source string, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// readNumber reads such a file.
+// readNumber reads a file with one number.
 func (s *scratch) readNumber(file string) (int64, error) {
 	data, err := s.read(file)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *scratch) readMemory(at cgroupfs.Place) (usage int64, stat cgroupfs.Memo
 	return usage, stat, err
 }
 
-// readUsage reads how much memory is charged to a cgroup, page cache included.
+// readUsage reads the memory charged to a cgroup, including page cache.
 func (s *scratch) readUsage(at cgroupfs.Place) (int64, error) {
 	file := "memory.current"
 	if at.V1 {
@@ -42,8 +42,8 @@ func (s *scratch) readUsage(at cgroupfs.Place) (int64, error) {
 	return s.readNumber(filepath.Join(at.Directory(), file))
 }
 
-// readSwapped reads how much of a cgroup's memory is in swap and not in RAM too. Kernels without
-// swap, and cgroups without the accounting of it, have none.
+// readSwapped reads the memory of a cgroup that is in swap and not also in RAM. It is zero for
+// kernels without swap and for cgroups without swap accounting.
 func (s *scratch) readSwapped(at cgroupfs.Place, stat cgroupfs.MemoryStat) (int64, error) {
 	swapped := stat.Swapped
 	if !at.V1 {
@@ -92,8 +92,8 @@ func parseCPUList(data []byte) (int64, error) {
 	return count, nil
 }
 
-// parseUsageUsec finds usage_usec in cpu.stat of version 2, in microseconds since the cgroup was
-// made.
+// parseUsageUsec finds usage_usec in cpu.stat of version 2, in microseconds since the creation of
+// the cgroup.
 func parseUsageUsec(data []byte) (int64, error) {
 	for line := range bytes.Lines(data) {
 		if value, found := bytes.CutPrefix(line, []byte("usage_usec ")); found {
@@ -103,7 +103,7 @@ func parseUsageUsec(data []byte) (int64, error) {
 	return 0, fmt.Errorf("%w cpu.stat: no usage_usec", errMalformed)
 }
 
-// readCPU reads how long the processes of a cgroup have run, in microseconds, children included.
+// readCPU reads the CPU time of a cgroup's processes in microseconds, including cgroups below it.
 func (s *scratch) readCPU(at cgroupfs.Place) (int64, error) {
 	if at.V1 {
 		nanoseconds, err := s.readNumber(filepath.Join(at.Directory(), "cpuacct.usage"))
@@ -121,7 +121,7 @@ func (s *scratch) readCPU(at cgroupfs.Place) (int64, error) {
 	return microseconds, nil
 }
 
-// optional reads a file that may be missing: nil if it is.
+// optional reads a file; it returns nil if the file is missing.
 func (s *scratch) optional(file string) ([]byte, error) {
 	data, err := s.read(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// TestOneBrokenSourceDegradesOneField breaks one source after the other of a machine on which all
-// work. A limit that makes no sense is left out, and closes no host.
+// TestOneBrokenSourceDegradesOneField breaks one source after the other of a healthy machine. A
+// malformed limit is left out, and closes no host.
 func TestOneBrokenSourceDegradesOneField(t *testing.T) {
 	const group = "sys/fs/cgroup/system.slice/agent.service/"
 	memory := []string{"MemoryAvailableBytes", "MemoryTotalBytes"}
@@ -133,7 +133,7 @@ func TestCapacityReportsLimitsItCannotRead(t *testing.T) {
 	}
 }
 
-// TestBrokenSourcesHeal: what was unknown is known again as soon as it can be read.
+// TestBrokenSourcesHeal: an unknown figure is known again as soon as it can be read.
 func TestBrokenSourcesHeal(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
@@ -172,8 +172,8 @@ func TestConfiguredCgroupCountsInsteadOfTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// TestASliceWithoutACgroupIsUnderTheLimitsAboveIt: in a container whose cgroups are read-only
-// systemd makes none for its slices.
+// TestASliceWithoutACgroupIsUnderTheLimitsAboveIt: in a container with read-only cgroups, systemd
+// creates none for its slices.
 func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
 	for _, c := range []struct{ cgroup, wantSource string }{
 		{"/system.slice/no.slice/no-engines.slice", "cgroup /system.slice memory.max"},
@@ -191,7 +191,7 @@ func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
 		}
 	}
 
-	// If the mount shows only the container's part, what it shows counts.
+	// If the mount shows only the container's part, the visible part counts.
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
 	machine.write("proc/self/mountinfo", "26 25 0:23 /system.slice /sys/fs/cgroup/system.slice ro - cgroup2 none ro\n")
@@ -215,8 +215,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheMountThatShowsMostCounts: of two mounts of one hierarchy the one with more ancestors has
-// more limits to see.
+// TestTheMountThatShowsMostCounts: of two mounts of one hierarchy, the one with more ancestors
+// shows more limits.
 func TestTheMountThatShowsMostCounts(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")

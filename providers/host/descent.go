@@ -7,19 +7,19 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// An engine that may make cgroups below its own can make as many as it likes, one in the other.
-// What a look at them may cost is bounded three times: memory and CPU time are the cgroup's own
-// figures and stay exact, only processes can be missed.
+// An engine that may create cgroups below its own can create any number, nested in any way. Three
+// bounds limit the cost of looking at them. Memory and CPU time come from the engine's own cgroup
+// and stay exact; only processes can be missed.
 const (
-	// mostCgroups is how many below one engine's are looked at, deepestCgroup how far down. A
-	// container engine in a service needs four levels.
+	// mostCgroups is the largest number of cgroups visited below one engine's, deepestCgroup the
+	// largest depth. A container engine in a service needs four levels.
 	mostCgroups   = 256
 	deepestCgroup = 16
-	// descentTime is what one call may spend on them, for all engines. One takes some 15 µs.
+	// descentTime is the time limit of one call for all engines. One cgroup takes about 15 µs.
 	descentTime = 20 * time.Millisecond
 )
 
-// newDescent returns a look at what is below the cgroups of engines.
+// newDescent returns a bounded walk over the cgroups below those of engines.
 func newDescent(s *scratch, now func() time.Time, most time.Duration) *cgroupfs.Walk {
 	until := now().Add(most)
 	return &cgroupfs.Walk{

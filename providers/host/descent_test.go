@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// However many engines have made cgroups below their own, a call looks at them for no longer than
-// descentTime in all, and it is not always the same engines for which no time is left.
+// However many cgroups engines have created below their own, a call visits them for at most
+// descentTime in total. Different engines run out of time in different calls.
 func TestLooksBelowCgroupsEndInTime(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "36 25 0:32 / /sys/fs/cgroup rw - cgroup2 none rw\n")
@@ -31,7 +31,7 @@ func TestLooksBelowCgroupsEndInTime(t *testing.T) {
 		}
 		engines = append(engines, Engine{ID: name, PID: pid, StartTime: uint64(pid), Cgroup: name})
 	}
-	const each = time.Millisecond // as if one took so long
+	const each = time.Millisecond // the simulated time for one
 	meter, now, looks := machine.meter(Options{}), machine.now, 0
 	meter.tracker.clock = func() time.Time {
 		now = now.Add(each)
@@ -55,7 +55,7 @@ func TestLooksBelowCgroupsEndInTime(t *testing.T) {
 			t.Errorf("%d engines were looked at in full, want %d at most", whole, most)
 		}
 		if most := int(descentTime/each) + many + 2; looks > most {
-			// one for each engine to see that it is late
+			// one for each engine to notice that it is late
 			t.Errorf("%d looks of %v in a call, want %d at most", looks, each, most)
 		}
 	}

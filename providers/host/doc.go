@@ -1,23 +1,22 @@
-// Package host measures the machine it runs on, and the engines on it, for the agent.
+// Package host measures its own machine, and the engines on it, for the agent.
 //
-// A [Meter] answers three questions. [Meter.Capacity]: how much may ever be given away here (the
-// machine's size, capped by every cgroup limit on the path from this process to the root).
-// [Meter.Sample]: how much is free now, how busy the machine is and whether it is under memory
-// pressure. [Meter.Engines]: what each engine uses, from its own cgroup if it has one, else from
-// its process tree. [Meter.Identify] and [Meter.CgroupOf] say who a process is, so that a pid that
-// was given to another process is never taken for the engine.
+// A [Meter] answers three questions. [Meter.Capacity]: how much can engines ever get here? That is
+// the machine's size, capped by every cgroup limit on the path from this process to the root.
+// [Meter.Sample]: how much is free now, how busy is the machine, and is it under memory pressure?
+// [Meter.Engines]: how much does each engine use? The figures come from the engine's own cgroup if
+// it has one, otherwise from its process tree. [Meter.Identify] and [Meter.CgroupOf] identify a
+// process, so that a reused pid is never mistaken for the engine.
 //
-// Known figures are measured. Unknown ones are said to be unknown, never zero: a source that
-// cannot be read leaves its fields nil with an entry in Sample.Degraded, and everything else
-// stays.
+// Unknown figures are never zero. If a source cannot be read, its fields are nil and
+// Sample.Degraded has an entry; all other fields remain valid.
 //
-// The package decides nothing: it knows no allocation, quota or headroom, starts nothing and ends
-// nothing. It reads only below Options.Root, and writes nowhere.
+// The package makes no decisions: it has no notion of allocations, quotas or headroom, and starts
+// or ends no process. It reads only below Options.Root, and writes nothing.
 //
 // Concurrency: Capacity, Available, BootID, Identify, CgroupOf and OwnCgroup may be called at any
-// time from any goroutine. Sample and Engines remember their last call to tell what was used
-// since, so each of the two belongs to one goroutine at a time; a Sample may run at the same time
-// as an Engines. Nothing here waits for long. What takes a lock of the process that is looked at
-// can hang with it: it is read in a goroutine of its own, of which there is at most one, and which
-// may outlive the call.
+// time from any goroutine. Sample and Engines remember their last call to compute the use since
+// then. So each of the two belongs to one goroutine at a time; a Sample may run at the same time as
+// an Engines. No call blocks for long. A read that takes a lock of the measured process can hang
+// with that process. Such a read runs in a separate goroutine; there is at most one, and it may
+// outlive the call.
 package host

@@ -13,91 +13,89 @@ import (
 
 // Engine is a process tree to measure.
 type Engine struct {
-	// ID is the caller's name for it, copied to the Usage.
+	// ID is the caller's name for the engine. Usage repeats it.
 	ID string
-	// PID and StartTime are its root's, as Identify gives them.
+	// PID and StartTime identify the root process, as returned by Identify.
 	PID       int32
 	StartTime uint64
-	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the
-	// engine may be in it: all that it uses is counted as the engine's.
+	// Cgroup is the engine's own cgroup, as returned by OwnCgroup; "" if it has none. It must
+	// contain only the engine: all of its use counts as the engine's.
 	Cgroup string
-	// Given: the caller did not make that cgroup, and others may have been put there since. It is
-	// measured only as long as all that is in it is the engine's: descendants of the root, and
+	// Given: the caller did not create the cgroup, and other processes may have entered it. It
+	// counts only while all of its processes are the engine's: descendants of the root, and
 	// processes of User.
 	Given bool
-	// User is the real uid of the root when it became an engine. Nil or 0: only descendants are the
-	// engine's.
+	// User is the root process's real uid when it became an engine. If it is nil or 0, only
+	// descendants are the engine's.
 	User *uint32
-	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
-	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
+	// Moved: the engine ran before it was moved to the cgroup, and its earlier memory is charged
+	// elsewhere. Its memory is then that of its processes, plus the part that only the cgroup
+	// shows.
 	Moved bool
-	// Reaper is the child subreaper that gets the children of the engine's processes that have
-	// ended: all of its children are the engine's. It is no part of the engine. Zero: there is
-	// none.
+	// Reaper is the child subreaper that adopts orphans of the engine: all of its children are the
+	// engine's. It is not part of the engine. Zero: there is none.
 	Reaper Reaper
-	// Left are processes that were seen to be the engine's before, as Usage.Orphans. They matter to
-	// a Meter that has not seen them itself.
+	// Left lists processes that were known as the engine's earlier, from Usage.Orphans. A Meter
+	// that has not seen them itself needs this list.
 	Left []Orphan
 }
 
-// Reaper is a child subreaper with one engine below it and nothing else.
+// Reaper is a child subreaper whose children all belong to one engine.
 type Reaper struct {
 	PID       int32
 	StartTime uint64 // in clock ticks after boot
 }
 
-// Usage is what one engine used.
+// Usage is the measured use of one engine.
 type Usage struct {
 	ID string
 	// Alive: the root process with that start time exists and is no zombie. It is false only if
-	// that is known to be so; processes may be left then, see Processes.
+	// this is certain. Even then some processes may remain, see Processes.
 	Alive bool
-	// MemoryBytes is all memory held, in RAM and in swap. In a cgroup that is what the cgroup is
-	// charged, page cache included. In a process tree it is what the processes have mapped:
-	// anonymous and shared memory, and of the files mapped as much as the process with the most of
-	// them has, since the rest is mostly the same programs and libraries. Huge pages (HugeTLB) are
-	// not in it: they are no part of the machine's memory either.
+	// MemoryBytes is all memory held, in RAM and in swap. For a cgroup it is the charge, including
+	// page cache. For a process tree it is the mapped memory: all anonymous and shared memory, and
+	// the mapped files of the process with the most of them, because processes mostly map the same
+	// programs and libraries. Huge pages (HugeTLB) are not included, nor are they in the machine's
+	// memory.
 	MemoryBytes int64
-	// UnreclaimableBytes is the part of it that the kernel cannot take back, or only to swap:
-	// anonymous, shared and locked memory, in a cgroup of version 2 also the kernel's own for it;
-	// never page cache, and nothing that the engine has given back with MADV_FREE. If it is not
-	// known exactly it is too low, and so is the headroom that is derived from it.
+	// UnreclaimableBytes is the part of MemoryBytes that the kernel cannot reclaim, or only to
+	// swap: anonymous, shared and locked memory, and with cgroup version 2 also kernel memory. It
+	// excludes page cache and memory that the engine has given back with MADV_FREE. If it is not
+	// known exactly, it is too low, and so is the headroom derived from it.
 	UnreclaimableBytes int64
-	// SwappedBytes is the part of that which is in swap. It is still the engine's: it comes back
-	// when the engine uses it. So a computation of headroom takes it off the available memory,
-	// which is as large as it is only because that part is away.
+	// SwappedBytes is the part of UnreclaimableBytes in swap. It comes back to RAM when the engine
+	// uses it. So a computation of headroom subtracts it from the available memory.
 	SwappedBytes int64
-	// UnsureBytes is the part of UnreclaimableBytes of which it is not known yet whether the engine
-	// has given it back with MADV_FREE, or shares it with a process that is not its own. A policy
-	// must not count it.
+	// UnsureBytes is the part of UnreclaimableBytes that the engine may have given back with
+	// MADV_FREE, or may share with a process that is not its own. A policy must not count it.
 	UnsureBytes int64
-	// PeakBytes is the most that was unreclaimable at a time since the last call that listed this
-	// engine, as far as that is known: what the kernel's marks of its processes tell is in it.
+	// PeakBytes is the highest unreclaimable memory since the last call that listed this engine, as
+	// far as it is known: it includes the kernel's high-water marks of the processes.
 	PeakBytes int64
-	// HighestBytes is the most RAM, mapped files included, that one process of those that live now
-	// ever had. MarkBytes is the highest charge of the engine's cgroup just before. Both are 0 for
-	// an engine that was in its cgroup from the start.
+	// HighestBytes is the largest high-water mark of RAM, including mapped files, among the live
+	// processes. MarkBytes is the highest charge of the engine's cgroup shortly before. Both are 0
+	// for an engine that was in its cgroup from the start.
 	HighestBytes, MarkBytes int64
-	// CacheBytes is the page cache in MemoryBytes: what the cgroup is charged for files and names,
-	// or the files that the process with the most of them has mapped.
+	// CacheBytes is the page cache in MemoryBytes: the cgroup's charge for files and names, or the
+	// mapped files of the process with the most of them.
 	CacheBytes int64
-	// MappedBytes are the files that the main process, or the process with the most of them, had
-	// mapped when that was read last.
+	// MappedBytes is the mapped file memory of the main process, or of the process with the most,
+	// at the last reading.
 	MappedBytes int64
-	// CPUTime is the processor time of the engine since its processes started, with that of those
-	// that have ended, as far as this Meter knows of them. It never goes back.
+	// CPUTime is the engine's processor time since its processes started. It includes ended
+	// processes as far as this Meter knows of them. It never decreases.
 	CPUTime time.Duration
 	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core;
-	// 0 at the first.
+	// 0 in the first call.
 	CPUMillis int64
-	// Processes that have not ended, in the cgroup or the tree.
+	// Processes is the number of live processes in the cgroup or the tree.
 	Processes int
-	// Orphans are those that are not found by going down from the root: to end the engine, they
-	// have to be known. Those in a cgroup that the caller made may be missing.
+	// Orphans are the processes that are not reachable downwards from the root. The caller needs
+	// them to end the engine. Those in a cgroup that the caller created may be missing.
 	Orphans []Orphan
-	// Reaped: the engine's reaper is there.
+	// Reaped: the engine's reaper exists.
 	Reaped bool
-	// Err says what could not be measured; the other fields hold what could.
+	// Err is the error for the parts that could not be measured; the other fields are valid.
 	Err error
 }
 
@@ -106,33 +104,32 @@ type Orphan struct {
 	PID int32
 	// StartTime is in clock ticks after boot.
 	StartTime uint64
-	// Descends: the way from parent to parent led to the engine's root, or to another process of
-	// which that was known, when it was first seen. Else only the number of its session or process
-	// group says that it is the engine's, or its user and its cgroup.
+	// Descends: at first sight, the chain of parents led to the engine's root, or to another
+	// process with this property. Otherwise only its session, its process group, or its user and
+	// cgroup show that it is the engine's.
 	Descends bool
 }
 
 // errTwice is in the Usage of all but the first of several engines with one root process.
 var errTwice = errors.New("another engine has the same root process")
 
-// tracker is what Engines keeps between calls.
+// tracker is the state of Engines between calls.
 type tracker struct {
 	scratch scratch
 	forest  forest
 	engines map[engineKey]*engine
 	shares  shares
 	subtree subtree
-	// order has the listed engines, none twice.
+	// order has the listed engines, each once.
 	order []*engine
-	// clock is time.Now: the machine's time may be a test's.
+	// clock is time.Now, even if a test replaces the machine's clock.
 	clock func() time.Time
-	// descent bounds the looks below cgroups of this call.
+	// descent is this call's bounded walk over cgroups.
 	descent *cgroupfs.Walk
-	// calls counts them, so that it is not always the same engines for which the descent has no
-	// time left.
+	// calls counts calls. It rotates the order, so that different engines are last when the descent
+	// runs out of time.
 	calls int
-	// deferred is the place in the list of the first engine that the last pass had no time to look
-	// at closely.
+	// deferred is the index of the first engine that the last pass had no time to examine closely.
 	deferred int
 }
 
@@ -142,47 +139,47 @@ type engineKey struct {
 	start uint64
 }
 
-// engine is one listed engine and what is remembered of it.
+// engine is one listed engine with its state between calls.
 type engine struct {
 	key engineKey
-	// listed: it is in the list of this call.
+	// listed: this call lists it.
 	listed bool
 	cgroup ownCgroup
-	// reaper and left are as in the list.
+	// reaper and left are copied from the list.
 	reaper Reaper
 	left   []Orphan
 	// inside are the processes in its cgroup.
 	inside []int32
 
-	// What the pass found: rows of its processes; ticks used since the last pass; for that sum,
-	// what its ended children came to and the part of that which was counted before.
+	// Results of the pass: the rows of its processes; the ticks used since the last pass; for that
+	// sum, the time of its ended children, and the part of it that was already counted.
 	members        []int32
 	ticks          uint64
 	ended, counted uint64
-	// cpuTime is all that it has used, in microseconds; marks what the kernel says of the most
-	// memory of each process.
+	// cpuTime is its total CPU time in microseconds; marks are the kernel's high-water marks of its
+	// processes' memory.
 	cpuTime int64
 	marks   marks
-	// checked is the program of the root that was compared with its parent's, and forked the same
+	// checked is the root's program that was compared with its parent's. forked is the same program
 	// if both share memory.
 	checked, forked image
-	// looks is how often it was measured by its cgroup, and files what its main process had mapped
-	// of files when that was read last, in bytes.
+	// looks is the number of measurements by its cgroup. files is the mapped file memory of its
+	// main process at the last reading, in bytes.
 	looks int
 	files int64
-	// lazy is what the last call left out of its unreclaimable memory, in bytes.
+	// lazy is the part that the last call excluded from its unreclaimable memory, in bytes.
 	lazy int64
-	// passes over the process table that it was part of, one after the other. The first is the
-	// base for what it uses.
+	// passes is the number of consecutive passes over the process table that included it. The first
+	// one is the base for its use.
 	passes int
 }
 
-// byTree reports whether the process table has to be read for what the cgroup did not tell.
+// byTree reports whether the process table is needed because the cgroup lacks figures.
 func (e *engine) byTree() bool { return !e.cgroup.memory || !e.cgroup.cpu }
 
-// Engines measures the engines, in their order. Those that have a cgroup are measured by it, and
-// those that were moved there by the processes in it too; for all others together it reads the
-// process table once, however many there are. When ctx ends, those come back with its error.
+// Engines measures the engines, in their order. It measures an engine with a cgroup by that cgroup;
+// if the engine was moved there, also by the processes in it. For all other engines it reads the
+// process table once. If ctx ends, their results have its error.
 func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	t, now := &m.tracker, m.now()
 	usages := make([]Usage, len(engines))
@@ -217,16 +214,16 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	return usages
 }
 
-// pass is how the processes of the engines were read in one call.
+// pass describes how one call read the processes of the engines.
 type pass struct {
 	at      time.Time
 	elapsed time.Duration // since the last pass over the process table
 	whole   bool          // the process table was read
-	err     error         // why nothing was read
+	err     error         // the reason why nothing was read
 }
 
-// measureCgroups measures the listed engines by their cgroups, and reports whether the process
-// table has to be read for any.
+// measureCgroups measures the listed engines by their cgroups, and reports whether any needs the
+// process table.
 func (m *Meter) measureCgroups(listed []*engine, engines []Engine, now time.Time, usages []Usage) bool {
 	t, byTree := &m.tracker, false
 	t.descent = newDescent(&t.scratch, t.clock, descentTime)
@@ -243,8 +240,8 @@ func (m *Meter) measureCgroups(listed []*engine, engines []Engine, now time.Time
 	return byTree
 }
 
-// measureAllProcesses adds what the processes of the listed engines tell. Walks over page tables
-// go on at the place at which the last pass had no time left for them.
+// measureAllProcesses adds the figures of the processes of the listed engines. Walks over page
+// tables continue where the last pass ran out of time.
 func (m *Meter) measureAllProcesses(listed []*engine, p pass, usages []Usage) {
 	t := &m.tracker
 	first, deferred := t.deferred, false
@@ -260,8 +257,8 @@ func (m *Meter) measureAllProcesses(listed []*engine, p pass, usages []Usage) {
 	}
 }
 
-// measureProcesses adds what the processes of an engine tell, and reports whether all that had to
-// be known of them was read.
+// measureProcesses adds the figures of an engine's processes, and reports whether they could be
+// read.
 func (m *Meter) measureProcesses(e *engine, p pass, usage *Usage) bool {
 	usage.Alive = m.alive(e, p.whole, usage)
 	usage.Orphans, usage.Reaped = m.orphans(e, p.whole), m.isReaped(e, p.whole)
@@ -286,8 +283,8 @@ func (m *Meter) measureProcesses(e *engine, p pass, usage *Usage) bool {
 	return true
 }
 
-// lazyOfTrees is how much of the machine's memory is lazily freed and in no cgroup of an engine,
-// in bytes. It is read only if the memory of an engine is that of its processes.
+// lazyOfTrees returns the machine's lazily freed memory that is in no engine's cgroup, in bytes. It
+// reads it only if some engine is measured by its processes.
 func (m *Meter) lazyOfTrees(listed []*engine) int64 {
 	var known int64
 	needed := false
@@ -312,12 +309,12 @@ func (m *Meter) lazyOfTrees(listed []*engine) int64 {
 	return max(0, figures.lazilyFreed()-known)
 }
 
-// usedTime is all processor time of an engine.
+// usedTime returns an engine's total processor time.
 func (e *engine) usedTime() time.Duration {
 	return time.Duration(min(e.cpuTime, math.MaxInt64/1000)) * time.Microsecond
 }
 
-// since is 0 if before is zero.
+// since returns 0 if before is zero.
 func since(before, now time.Time) time.Duration {
 	if before.IsZero() {
 		return 0
@@ -325,7 +322,7 @@ func since(before, now time.Time) time.Duration {
 	return now.Sub(before)
 }
 
-// list finds or makes the engine of each entry; nil if its root is another entry's too.
+// list finds or creates the engine of each entry; nil if an earlier entry has the same root.
 func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
 	if t.engines == nil {
 		t.engines = map[engineKey]*engine{}
@@ -366,7 +363,7 @@ func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
 	return found
 }
 
-// alive reports whether the root process is there, or cannot be known not to be.
+// alive reports whether the root process exists, or may exist.
 func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 	f := &m.tracker.forest
 	if passed {
@@ -377,7 +374,7 @@ func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 			usage.Err = errors.Join(usage.Err, err)
 			return true
 		}
-		// The table may just not show it.
+		// The table may be incomplete.
 	}
 	root, err := m.readStat(&m.tracker.scratch, e.key.pid)
 	switch {
@@ -390,7 +387,7 @@ func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 	return root.start == e.key.start && !root.ended()
 }
 
-// measureTree fills in what the cgroup did not tell from the processes that the pass found.
+// measureTree fills in the figures that the cgroup lacks, from the processes of the pass.
 func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	if !e.cgroup.cpu {
 		m.treeCPU(e, elapsed, usage)
@@ -407,7 +404,7 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	memory, err := m.treeMemory(e)
 	usage.Err = errors.Join(usage.Err, err)
 	if e.cgroup.memory {
-		// Files in memory that no process has mapped: only the cgroup knows of them.
+		// File memory in RAM that no process has mapped: only the cgroup shows it.
 		unmapped := max(0, e.cgroup.shared-memory.shared)
 		memory.held, memory.unreclaimable = cgroupfs.Add(memory.held, unmapped), cgroupfs.Add(memory.unreclaimable, unmapped)
 	}
@@ -423,8 +420,8 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	usage.PeakBytes, usage.HighestBytes = cgroupfs.Add(usage.UnreclaimableBytes, memory.spike), memory.highest
 }
 
-// treeCPU adds what the processes of an engine have used since the last pass. In the first one it
-// is all that they answer for.
+// treeCPU adds the CPU time of an engine's processes since the last pass. The first pass takes
+// their whole time, including their ended children.
 func (m *Meter) treeCPU(e *engine, elapsed time.Duration, usage *Usage) {
 	if e.passes > 1 {
 		e.cpuTime = cgroupfs.Add(e.cpuTime, microseconds(e.ticks))
@@ -442,7 +439,7 @@ func (m *Meter) treeCPU(e *engine, elapsed time.Duration, usage *Usage) {
 	usage.CPUTime = e.usedTime()
 }
 
-// microseconds are those of clock ticks.
+// microseconds converts clock ticks.
 func microseconds(ticks uint64) int64 {
 	const tick = 1_000_000 / TicksPerSecond
 	return int64(min(ticks, math.MaxInt64/tick)) * tick

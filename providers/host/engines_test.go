@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestWalksOverPageTablesAreRationed gives many engines memory that only a walk can tell, and a
-// clock by which each walk takes 10 ms. A pass may take 100 ms at most for all of them, and each
-// gets its turn.
+// TestWalksOverPageTablesAreRationed gives many engines memory that only a walk can measure, and a
+// clock by which each walk takes 10 ms. A pass may take at most 100 ms for all of them, and each
+// engine gets its turn.
 func TestWalksOverPageTablesAreRationed(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")
@@ -60,8 +60,8 @@ func TestWalksOverPageTablesAreRationed(t *testing.T) {
 	}
 }
 
-// TestOldKernel: before Linux 4.5, status does not tell what kind of memory a process has; statm
-// does, in pages.
+// TestOldKernel: before Linux 4.5, status does not distinguish the kinds of memory of a process;
+// statm does, in pages.
 func TestOldKernel(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")
@@ -91,7 +91,7 @@ func TestEnginesWithoutTimeAreUncertainNotEnded(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse does all at once that the package comment allows; the race detector judges.
+// TestConcurrentUse makes all calls at once that the package comment allows, for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	meter, err := NewMeter(Options{})
 	if err != nil {

@@ -18,12 +18,12 @@ var errNoFigures = errors.New("no figures")
 type cpuFacts struct {
 	processors int
 	busy, idle float64
-	// odd says which processor's counters make no sense, so that what was used is not known; nil:
-	// all do.
+	// odd is set if a processor's counters are malformed, so that the CPU use is unknown; nil if
+	// all are fine.
 	odd error
 }
 
-// millis is what the processors can do together, in thousandths of a core.
+// millis returns the capacity of all processors, in thousandths of a core.
 func (f cpuFacts) millis() int64 { return int64(f.processors) * 1000 }
 
 // cpu reads /proc/stat (proc(5)).
@@ -37,13 +37,13 @@ func (m *Meter) cpu(s *scratch) (cpuFacts, error) {
 		if m.options.Root != "/" {
 			return cpuFacts{}, errors.Join(err, fmt.Errorf("stat: %w: no processor", errNoFigures))
 		}
-		got.processors = runtime.NumCPU() // the kernel says it without /proc
+		got.processors = runtime.NumCPU() // does not need /proc
 		got.odd = errors.Join(err, fmt.Errorf("stat: %w: no processor", errNoFigures))
 	}
 	return got, nil
 }
 
-// parseProcessors adds up the lines "cpuN". A line whose counters make no sense still is a
+// parseProcessors adds up the lines "cpuN". A line with malformed counters still counts as a
 // processor.
 func parseProcessors(data []byte) cpuFacts {
 	var got cpuFacts
@@ -54,7 +54,7 @@ func parseProcessors(data []byte) cpuFacts {
 		}
 		number, found := bytes.CutPrefix(fields[0], []byte("cpu"))
 		if _, err := strconv.ParseUint(string(number), 10, 31); !found || err != nil {
-			continue // the sum over all, or another figure
+			continue // the total, or another figure
 		}
 		got.processors++
 		busy, idle, err := parseTicks(fields[1:])
@@ -68,9 +68,9 @@ func parseProcessors(data []byte) cpuFacts {
 	return got
 }
 
-// parseTicks parses user, nice, system, idle, iowait, irq, softirq and steal; older kernels have no
-// more than the first four. User and nice contain the time of guests. Stolen time went to other
-// machines on the same hardware: it is not available here.
+// parseTicks parses user, nice, system, idle, iowait, irq, softirq and steal; older kernels have
+// only the first four. User and nice include guest time. Stolen time went to other virtual machines
+// on the same hardware, so it is not available here.
 func parseTicks(fields [][]byte) (busy, idle float64, err error) {
 	if len(fields) < 4 {
 		return 0, 0, errMalformed
@@ -89,7 +89,7 @@ func parseTicks(fields [][]byte) (busy, idle float64, err error) {
 	return busy, idle, nil
 }
 
-// load1 is the load average over one minute, in thousandths.
+// load1 returns the load average over one minute, in thousandths.
 func (m *Meter) load1(s *scratch) (int64, error) {
 	data, err := s.read(filepath.Join(m.proc, "loadavg"))
 	if err != nil {

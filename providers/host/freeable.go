@@ -14,12 +14,12 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// MemAvailable is wrong about some memory. It does not have the cache of ZFS, which the kernel can
-// take back. It has memory that somebody will have back: pages that are lazily freed (see
+// MemAvailable is wrong about some memory. It excludes the cache of ZFS, which the kernel can
+// reclaim. It includes memory that its owner can claim back: lazily freed pages (see
 // memoryFacts.lazy), and pages that KSM has merged.
 
-// correct adds to the machine's available memory what the kernel can take back too, and takes off
-// what it cannot keep.
+// correct corrects the machine's available memory: it adds the ZFS cache and subtracts the merged
+// pages.
 func (m *Meter) correct(s *scratch, facts *memoryFacts, degraded *degradations) {
 	if facts.available == nil {
 		return
@@ -33,8 +33,8 @@ func (m *Meter) correct(s *scratch, facts *memoryFacts, degraded *degradations) 
 	facts.available = &available
 }
 
-// zfsCache is what ZFS's cache of files (the ARC) can shrink by, in bytes: its size less c_min.
-// Without ZFS it is 0.
+// zfsCache returns how much the file cache of ZFS (the ARC) can shrink, in bytes: its size minus
+// c_min. Without ZFS it is 0.
 func (m *Meter) zfsCache(s *scratch, most int64) (int64, error) {
 	file := filepath.Join(m.proc, "spl", "kstat", "zfs", "arcstats")
 	data, err := s.optional(file)
@@ -69,25 +69,26 @@ func (m *Meter) zfsCache(s *scratch, most int64) (int64, error) {
 	return max(0, size-least), nil
 }
 
-// mergedPages is the memory that KSM saves now, in bytes: the pages that are mapped more often than
-// they are there. Each comes back when a process writes to it. Processes count them as touched.
+// mergedPages returns the memory that KSM saves now, in bytes: the mappings of merged pages beyond
+// the pages themselves. A page becomes private again when a process writes to it. Processes count
+// merged pages as touched.
 func (m *Meter) mergedPages(s *scratch, most int64) (int64, error) {
 	file := filepath.Join(m.options.Root, "sys", "kernel", "mm", "ksm", "pages_sharing")
 	pages, err := s.readNumber(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		return 0, nil // the kernel has no KSM, or a container hides it
+		return 0, nil // no KSM, or a container hides it
 	case err != nil:
 		return 0, err
 	case pages > math.MaxInt64/int64(os.Getpagesize()):
 		return 0, fmt.Errorf("%s: %w: %d pages: left out", file, errMalformed, pages)
 	}
-	// Pages can be merged that are more together than the machine has.
+	// The merged pages can add up to more than the machine's memory.
 	return min(most, pages*int64(os.Getpagesize())), nil
 }
 
-// machineSize is the memory of this machine as the kernel tells it without /proc; false: not known,
-// as on a played machine.
+// machineSize returns the machine's memory from the kernel, without /proc; false if unknown, as on
+// a fixture.
 func (m *Meter) machineSize() (int64, bool) {
 	var info unix.Sysinfo_t
 	if m.options.Root != "/" || unix.Sysinfo(&info) != nil {

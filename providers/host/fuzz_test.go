@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The parsers read what the kernel writes, so that nobody can send them anything; but a program's
-// name and a cgroup's are anybody's choice, and the files of a fuse file system over /proc (as
-// lxcfs mounts) are not the kernel's. No input may make them panic or return a negative quantity.
+// The parsers read kernel files, so nobody can send them arbitrary input. But users choose the
+// names of programs and cgroups, and files of a FUSE file system over /proc (as lxcfs mounts) are
+// not the kernel's. No input may make the parsers panic or return a negative quantity.
 
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (a) b) S 0 1 1 0 -1 0 0 0 0 0 1 2 3 4 20 0 1 0 5 0 0 0 1 2 3"), "x) R")

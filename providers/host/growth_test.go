@@ -6,8 +6,8 @@ import (
 )
 
 // TestTheMachineGrowsAndShrinks changes memory, processors, huge pages and limits between two
-// samples. The next one shows it, in the capacity and in the sample. CPU use is known again from
-// the second sample after processors came.
+// samples. The next capacity and the next sample show the change. CPU use is known again from the
+// second sample after a change of processors.
 func TestTheMachineGrowsAndShrinks(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
@@ -31,7 +31,7 @@ func TestTheMachineGrowsAndShrinks(t *testing.T) {
 		{"", service + "cpu.max", "20000 100000\n", "1 GiB", "200"},
 		{"processors are unplugged", "proc/stat", "cpu 0 0 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0\n", "1 GiB", "200"},
 	} {
-		// A directory of a size is there with all its files at once.
+		// The kernel creates the directory of a size with all its files at once.
 		if step.file == "sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages" {
 			machine.write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n")
 		}

@@ -10,22 +10,22 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Memory that is set aside for huge pages (HugeTLB) is no memory for engines: the kernel gives it
-// only to those who ask for huge pages by name, however short of other memory it is. So it is no
-// part of the machine's memory here, and an engine that uses it is not charged for it: neither the
-// resident set nor a cgroup's memory controller counts it (unless the file system was mounted with
-// memory_hugetlb_accounting, see cgroupfs.ParseMemoryStat). Transparent huge pages are ordinary
-// memory.
+// Memory that is reserved for huge pages (HugeTLB) is not available to engines. The kernel gives it
+// only to processes that request huge pages explicitly, even when other memory is short. So this
+// package excludes it from the machine's memory, and does not charge engines for it. Neither the
+// resident set nor a cgroup's memory controller counts it, except if the file system was mounted
+// with memory_hugetlb_accounting (see cgroupfs.ParseMemoryStat). Transparent huge pages are
+// ordinary memory.
 
-// hugePages are the pools of all sizes together, in bytes.
+// hugePages is the total of the pools of all sizes, in bytes.
 type hugePages struct {
 	total int64
-	// free is not in use, and not promised to a process that has mapped it and not touched it yet.
+	// free is neither in use nor reserved for a process that has mapped it but not touched it yet.
 	free int64
 }
 
-// readHugePages adds up the pools of each size. fs.ErrNotExist: the kernel has none, or does not
-// show them here.
+// readHugePages adds up the pools of all sizes. fs.ErrNotExist: the kernel has none, or hides them
+// here.
 func (m *Meter) readHugePages(s *scratch) (hugePages, error) {
 	directory := filepath.Join(m.options.Root, "sys", "kernel", "mm", "hugepages")
 	sizes, err := os.ReadDir(directory)
@@ -51,7 +51,7 @@ func (m *Meter) readHugePages(s *scratch) (hugePages, error) {
 	return sum, nil
 }
 
-// readPool reads the pool of one size, which is in bytes.
+// readPool reads the pool of one size; size is in bytes.
 func (s *scratch) readPool(directory string, size int64) (hugePages, error) {
 	var counts [3]int64
 	for i, name := range [...]string{"nr_hugepages", "free_hugepages", "resv_hugepages"} {
@@ -69,19 +69,20 @@ func (s *scratch) readPool(directory string, size int64) (hugePages, error) {
 	return hugePages{total: counts[0] * size, free: max(0, counts[1]-counts[2]) * size}, nil
 }
 
-// machineMemory measures the whole machine's memory, without what is set aside for huge pages. What
-// is odd about it is in degraded. It fails if the size of the memory is not known.
+// machineMemory measures the machine's memory without huge pages. It adds odd figures to degraded.
+// It fails if the size of the memory is unknown.
 func (m *Meter) machineMemory(s *scratch, degraded *degradations) (memoryFacts, error) {
 	facts, err := m.memory(s, degraded)
 	if err != nil {
 		return memoryFacts{}, err
 	}
 	known, err := m.hierarchies(s)
-	// a container's own meminfo may hide it
+	// a container's own meminfo may hide swap
 	m.swapless.Store(facts.swapTotal != nil && *facts.swapTotal == 0 && !known.ownMeminfo)
 	if err == nil && known.ownMeminfo {
-		// A container's own (lxcfs): its memory is the container's limit, in which huge pages and
-		// the machine's caches do not count; its lines on huge pages are still the machine's.
+		// A container's own meminfo (lxcfs): its memory is the container's limit, which includes
+		// neither huge pages nor the machine's caches. Its lines on huge pages still describe the
+		// machine.
 		facts.huge = &hugePages{}
 		return facts, nil
 	}
@@ -93,7 +94,7 @@ func (m *Meter) machineMemory(s *scratch, degraded *degradations) (memoryFacts, 
 		degraded.add(SourceHugePages, fmt.Errorf("%w: of %d bytes of memory, %d are for huge pages: left out", errNoFigures, facts.total, pools.total))
 		facts.huge = nil
 	case err == nil:
-		facts.huge = &pools // meminfo tells of one size alone
+		facts.huge = &pools // meminfo shows only one size
 	case !cgroupfs.Absent(err):
 		degraded.add(SourceHugePages, err)
 	default:

@@ -11,34 +11,33 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// ErrNoProcess says that no process has this pid now.
+// ErrNoProcess means that no process has this pid now.
 var ErrNoProcess = errors.New("no such process")
 
-// ErrHidden says that a process has this pid, and that the process table does not show it to this
-// process. See Meter.Blind.
+// ErrHidden means that a process has this pid but the process table hides it from this process. See
+// Meter.Blind.
 var ErrHidden = errors.New("a process that is there and cannot be seen in /proc")
 
-// Identity tells processes apart across reuse of pids, within one boot.
+// Identity identifies a process even if its pid is reused, within one boot.
 type Identity struct {
 	PID int32
 	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
 	StartTime uint64
-	// UID is the real user id: who started the process, whatever it may do.
+	// UID is the real user id: the user that started the process, whatever its privileges are.
 	UID uint32
-	// State is the letter of field 3 of /proc/PID/stat, that of the process's first thread.
+	// State is the letter in field 3 of /proc/PID/stat, the state of the first thread.
 	State byte
 	// Threads is the number of threads, field 20.
 	Threads int32
 }
 
-// Ended reports whether the process has ended and only waits for its parent to take note (a
-// zombie). A process whose first thread has ended while others run shows the same state letter and
-// has not ended.
+// Ended reports whether the process has ended and waits for its parent to reap it (a zombie). A
+// process whose first thread has ended while others run has the same state letter, but has not
+// ended.
 func (i Identity) Ended() bool { return ended(i.State, i.Threads) }
 
-// Identify says which process has the pid now. ErrNoProcess: none has. ErrHidden: one has, and
-// this process cannot see it. A zombie is returned
-// without an error; see Identity.Ended.
+// Identify identifies the process that has the pid now. ErrNoProcess: there is none. ErrHidden: it
+// exists, but this process cannot see it. A zombie is no error; see Identity.Ended.
 func (m *Meter) Identify(pid int32) (Identity, error) {
 	var s scratch
 	for {
@@ -57,8 +56,7 @@ func (m *Meter) Identify(pid int32) (Identity, error) {
 		if process != pid {
 			return Identity{}, fmt.Errorf("%w: %d is a thread of process %d", ErrNoProcess, pid, process)
 		}
-		// The two files are read one after the other: the pid must not have changed hands in
-		// between.
+		// The two files are read one after the other: the pid must not have been reused in between.
 		after, err := m.readStat(&s, pid)
 		if err != nil {
 			return Identity{}, err
@@ -69,9 +67,9 @@ func (m *Meter) Identify(pid int32) (Identity, error) {
 	}
 }
 
-// parseOwner finds the real user id in /proc/PID/status (the directory's owner would be root for a
-// process that must not be dumped), and the id of the process, which differs from PID if PID is
-// that of a thread.
+// parseOwner finds the real user id in /proc/PID/status; the owner of the directory would be root
+// for a process that is not dumpable. It also finds the process's id, which differs from PID if PID
+// is a thread.
 func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 	var haveUID, havePID bool
 	for line := range bytes.Lines(data) {
@@ -97,8 +95,8 @@ func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 	return uid, pid, nil
 }
 
-// CgroupOf returns the process's cgroup as a path in its hierarchy: that of the memory controller
-// if it is mounted as version 1, else the unified one; "" on a machine without cgroups.
+// CgroupOf returns the process's cgroup as a path in its hierarchy: the memory controller's if that
+// is mounted as version 1, otherwise the unified one; "" on a machine without cgroups.
 // ErrNoProcess: no process has the pid.
 func (m *Meter) CgroupOf(pid int32) (string, error) {
 	var s scratch
@@ -117,9 +115,9 @@ func (m *Meter) CgroupOf(pid int32) (string, error) {
 	return paths[known.MemoryController()], nil
 }
 
-// OwnCgroup returns the process's cgroup if only the process and its descendants are in it and
-// below it, so that the cgroup uses what the engine uses; else "". The root and everything above
-// this process's own cgroup is never an engine's. ErrNoProcess: no process has the pid.
+// OwnCgroup returns the process's cgroup if the cgroup and those below it contain only the process
+// and its descendants, so that its use is the engine's use; otherwise "". The root, this process's
+// own cgroup and its ancestors never count as an engine's. ErrNoProcess: no process has the pid.
 func (m *Meter) OwnCgroup(pid int32) (string, error) {
 	var s scratch
 	name, err := m.CgroupOf(pid)
@@ -139,7 +137,7 @@ func (m *Meter) OwnCgroup(pid int32) (string, error) {
 	}
 	at, err := known.Find(known.MemoryController(), name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // Not visible from here: nothing could be read of it.
+		return "", nil // Not visible from here, so not readable either.
 	}
 	if err != nil {
 		return "", err
@@ -171,7 +169,7 @@ func (m *Meter) descends(s *scratch, pid, ancestor int32) (bool, error) {
 	return true, nil
 }
 
-// file is the path of a process's file.
+// file returns the path of a process's file.
 func (m *Meter) file(pid int32, name string) string {
 	var path strings.Builder
 	path.Grow(len(m.proc) + len(name) + 12)

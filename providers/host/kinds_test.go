@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// The tests of this file are those of the table "How each kind of memory counts" in
-// docs/concepts.md, next to the scripts lazy, forked-by-a-stranger, swap, swap-cgroups-v1 and -v2
-// and memory in testdata/engines.
+// The tests in this file cover the table "How each kind of memory counts" in docs/concepts.md,
+// together with the scripts lazy, forked-by-a-stranger, swap, swap-cgroups-v1 and -v2 and memory in
+// testdata/engines.
 
-// TestWhatMemAvailableDoesNotSay: memory that comes back to its owner is not available, and the
+// TestWhatMemAvailableDoesNotSay: memory that its owner can claim back is not available, and the
 // cache of ZFS is.
 func TestWhatMemAvailableDoesNotSay(t *testing.T) {
 	const arc, sharing = "proc/spl/kstat/zfs/arcstats", "sys/kernel/mm/ksm/pages_sharing"
@@ -55,7 +55,7 @@ func TestWhatMemAvailableDoesNotSay(t *testing.T) {
 	f("ZFS, empty", "6 GiB", SourceZFS, arc, "")
 }
 
-// engineCgroup plays a machine with cgroups of a version and an engine in one of its own.
+// engineCgroup makes a machine with cgroups of a version, and an engine in its own cgroup.
 func engineCgroup(t *testing.T, v1 bool, stat string, files ...string) (*machine, Engine) {
 	t.Helper()
 	machine := newMachine(t)
@@ -79,10 +79,10 @@ func engineCgroup(t *testing.T, v1 bool, stat string, files ...string) (*machine
 	return machine, Engine{ID: "a", PID: 100, StartTime: 100, Cgroup: "/e/a"}
 }
 
-// mib is a number of MiB in bytes.
+// mib returns n MiB in bytes.
 func mib(n int) string { return fmt.Sprint(n << 20) }
 
-// TestKindsOfMemoryInACgroup: what the lists of a cgroup say is touched. 300 MiB of anonymous
+// TestKindsOfMemoryInACgroup: the lists of a cgroup show the touched memory. 300 MiB of anonymous
 // memory stay, 100 were given back with MADV_FREE, 50 are shared memory, 200 page cache.
 func TestKindsOfMemoryInACgroup(t *testing.T) {
 	v2 := "anon " + mib(400) + "\nfile " + mib(250) + "\nshmem " + mib(50) + "\ninactive_anon " + mib(350) + "\nactive_anon 0\ninactive_file " +
@@ -113,8 +113,8 @@ func TestKindsOfMemoryInACgroup(t *testing.T) {
 		if cache := size(&usage.CacheBytes); cache != "200 MiB" {
 			t.Errorf("%s: %s of page cache", name, cache)
 		}
-		// The machine has the engine's 100 MiB and 50 of others. The engine's promise has its own
-		// already: it is not taken off a second time.
+		// The machine's lazily freed memory is the engine's 100 MiB and 50 of others. The engine's
+		// promise already covers its part, which is not subtracted a second time.
 		machine.write("proc/meminfo", oddMeminfo(map[string]string{"Inactive(file)": "Inactive(file): 1202176 kB"}))
 		machine.now = machine.now.Add(time.Second)
 		sample := meter.Sample(t.Context())
@@ -124,8 +124,8 @@ func TestKindsOfMemoryInACgroup(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsTouchedAgainInACgroup: pages that were given back with MADV_FREE and written to
-// again stay on the list of file pages. Page tables show that 30 of 100 MiB are still given back.
+// TestMemoryThatIsTouchedAgainInACgroup: pages that were given back with MADV_FREE and then written
+// to stay on the list of file pages. Page tables show that 30 of 100 MiB are still given back.
 func TestMemoryThatIsTouchedAgainInACgroup(t *testing.T) {
 	stat := "file " + mib(200) + "\nshmem 0\ninactive_anon " + mib(300) + "\nactive_anon 0\ninactive_file " + mib(300) + "\nactive_file 0\nunevictable 0\n"
 	machine, engine := engineCgroup(t, false, stat, "memory.current", mib(800)+"\n")
@@ -146,8 +146,8 @@ func TestMemoryThatIsTouchedAgainInACgroup(t *testing.T) {
 	f("no time to look again", "370 MiB", "70 MiB", 30)
 }
 
-// TestLazilyFreedMemoryInTheHostsOwnLimit: a limit on the path leaves no more than it will after
-// everybody has taken back what is theirs.
+// TestLazilyFreedMemoryInTheHostsOwnLimit: the room under a limit on the path assumes that all
+// lazily freed memory is claimed back.
 func TestLazilyFreedMemoryInTheHostsOwnLimit(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
@@ -168,7 +168,7 @@ func TestLazilyFreedMemoryInTheHostsOwnLimit(t *testing.T) {
 	}
 }
 
-// TestMappedDAXFilesAreNoMemory: a file of persistent memory is mapped as it is. Kernels that count
+// TestMappedDAXFilesAreNoMemory: a file in persistent memory is mapped directly. Kernels that count
 // it at all count it as a file.
 func TestMappedDAXFilesAreNoMemory(t *testing.T) {
 	machine := newMachine(t)

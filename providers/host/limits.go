@@ -15,7 +15,7 @@ import (
 // limit is one cgroup's cap on memory (bytes) or CPU (thousandths of a core).
 type limit struct {
 	amount int64
-	// source is for people: "cgroup /a/b memory.max".
+	// source is for display: "cgroup /a/b memory.max".
 	source string
 	at     cgroupfs.Place
 }
@@ -24,8 +24,8 @@ func capped(at cgroupfs.Place, file string, amount int64) limit {
 	return limit{amount: amount, source: fmt.Sprintf("cgroup %s %s", at.Cgroup(), file), at: at}
 }
 
-// locate finds the cgroup whose limits count for a controller: Options.Cgroup, or that of this
-// process. False: the machine has no such controller, or no cgroups at all.
+// locate finds the cgroup whose limits apply for a controller: Options.Cgroup, or this process's
+// cgroup. False: the machine has no such controller, or no cgroups at all.
 func (m *Meter) locate(s *scratch, controller string) (cgroupfs.Place, bool, error) {
 	known, err := m.hierarchies(s)
 	if err != nil {
@@ -47,15 +47,14 @@ func (m *Meter) locate(s *scratch, controller string) (cgroupfs.Place, bool, err
 	}
 	at, err := known.Own(controller, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A hierarchy without a mount: nothing can be known of its limits.
+		// Without a mount of the hierarchy, its limits are unknown.
 		return cgroupfs.Place{}, false, nil
 	}
 	return at, err == nil, err
 }
 
-// nearest is find for the cgroup of the options: it must have a place for memory, unless orAbove;
-// with version 1 other controllers may lack it. Then its nearest ancestor that a mount shows
-// counts.
+// nearest finds the cgroup of the options. It must exist for memory, unless orAbove is set. With
+// version 1 it may be missing for other controllers; its nearest visible ancestor then counts.
 func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Place, bool, error) {
 	hierarchy := controller
 	if !h.Has(controller) {
@@ -74,9 +73,9 @@ func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Pl
 	}
 }
 
-// memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max:
-// above it the kernel slows processes down until they give memory back, so that it cannot be
-// promised to anybody. A limit that makes no sense is left out.
+// memoryLimits returns all limits on the path. Version 2's memory.high counts like memory.max:
+// above it the kernel throttles processes until they free memory, so nobody can rely on that
+// memory. A malformed limit is left out.
 func (m *Meter) memoryLimits(s *scratch, degraded *degradations) ([]limit, error) {
 	leaf, found, err := m.locate(s, "memory")
 	if err != nil || !found {
@@ -107,8 +106,8 @@ func (m *Meter) memoryLimits(s *scratch, degraded *degradations) ([]limit, error
 		}
 	}
 	if leaf.V1 {
-		// The lowest limit of all, also of ancestors that a container's mount does not show. Their
-		// usage is not shown either: that of the outermost cgroup that is has to stand for it.
+		// The lowest limit of all, including ancestors that a container's mount hides. The usage of
+		// those is hidden, too, so the outermost visible cgroup's usage has to represent it.
 		stat, err := s.readMemoryStat(leaf)
 		if err != nil && !errors.Is(err, errMalformed) {
 			return nil, err
@@ -122,8 +121,8 @@ func (m *Meter) memoryLimits(s *scratch, degraded *degradations) ([]limit, error
 	return limits, nil
 }
 
-// cpuLimits are all limits on the path: quotas of every level, and the set of processors, which
-// the kernel has already reduced to what the ancestors leave.
+// cpuLimits returns all limits on the path: the quotas of every level, and the set of processors,
+// which the kernel has already reduced to that of the ancestors.
 func (m *Meter) cpuLimits(s *scratch, degraded *degradations) ([]limit, error) {
 	limits, err := m.quotas(s, degraded)
 	if err != nil {
@@ -137,8 +136,8 @@ func (m *Meter) cpuLimits(s *scratch, degraded *degradations) ([]limit, error) {
 	if at.V1 {
 		files = []string{"cpuset.effective_cpus", "cpuset.cpus"} // The first one since Linux 3.17.
 	}
-	// In version 2 the controller may be off here and on above: then the nearest ancestor's set
-	// counts.
+	// In version 2 the controller may be off at this level and above: then the nearest ancestor's
+	// set counts.
 	for _, level := range at.Ancestry() {
 		for _, file := range files {
 			data, err := s.optional(filepath.Join(level.Directory(), file))
@@ -184,7 +183,7 @@ func (m *Meter) quotas(s *scratch, degraded *degradations) ([]limit, error) {
 	return limits, nil
 }
 
-// quota reads one level's share of CPU time, and says from which file.
+// quota reads one level's share of CPU time, with the name of the file.
 func (s *scratch) quota(at cgroupfs.Place) (amount int64, isLimit bool, file string, err error) {
 	if !at.V1 {
 		file = "cpu.max"
@@ -209,13 +208,12 @@ func (s *scratch) quota(at cgroupfs.Place) (amount int64, isLimit bool, file str
 	return amount, isLimit, file, err
 }
 
-// lowerThan returns the limits that are lower than the machine's own figure; the others change
-// nothing.
+// lowerThan returns the limits below the machine's own figure; the others have no effect.
 func lowerThan(machine int64, limits []limit) []limit {
 	return slices.DeleteFunc(limits, func(l limit) bool { return l.amount >= machine })
 }
 
-// lowest returns the least of the machine's figure and the limits', and what it is due to.
+// lowest returns the minimum of the machine's figure and the limits, and its origin.
 func lowest(machine int64, limits []limit) (int64, string) {
 	amount, source := machine, "host"
 	for _, limit := range limits {

@@ -25,8 +25,8 @@ func newMachine(tb testing.TB) *machine {
 	return &machine{TB: tb, root: tb.TempDir(), now: time.Unix(1_700_000_000, 0)}
 }
 
-// load writes the files of a fixture; those below "later/" are kept for the second sample. It
-// returns what the fixture wants.
+// load writes the files of a fixture, but keeps those below "later/" for the second sample. It
+// returns the expected results.
 func (m *machine) load(file string) (later map[string]string, want string) {
 	m.Helper()
 	archive, err := txtar.ParseFile(file)
@@ -64,7 +64,7 @@ func (m *machine) remove(name string) {
 	}
 }
 
-// meter measures the machine.
+// meter returns a Meter of the machine.
 func (m *machine) meter(options Options) *Meter {
 	m.Helper()
 	options.Root = m.root
@@ -76,8 +76,8 @@ func (m *machine) meter(options Options) *Meter {
 	return meter
 }
 
-// TestMachines measures every fixture, twice with 10 s in between, and compares with what its
-// comment works out.
+// TestMachines measures every fixture twice, 10 s apart, and compares the results with those in the
+// fixture's comment.
 func TestMachines(t *testing.T) {
 	files, err := filepath.Glob("testdata/machines/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -87,7 +87,7 @@ func TestMachines(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			machine := newMachine(t)
 			later, want := machine.load(file)
-			// the figures of pressure alone decide
+			// only the pressure figures decide
 			meter := machine.meter(Options{ScarcePercent: 100})
 			capacity, err := meter.Capacity(t.Context())
 			if err != nil {

@@ -8,26 +8,26 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Marks are what the kernel says at the end of an engine of the whole time in which the engine had
-// its cgroup. A field of 0 is not known.
+// Marks are the kernel's totals about an engine's cgroup at the end of the engine. A field of 0 is
+// unknown.
 type Marks struct {
-	// MostBytes is the most memory that was charged at a time, page cache included, and CacheBytes
-	// the part of what is charged now that the kernel can take back. MappedBytes is the part of
-	// that which processes have mapped.
+	// MostBytes is the highest memory charge, including page cache. CacheBytes is the part of the
+	// current charge that the kernel can reclaim. MappedBytes is the part of CacheBytes that
+	// processes have mapped.
 	MostBytes, CacheBytes, MappedBytes int64
-	// CPUTime is the processor time of all processes that were in it.
+	// CPUTime is the processor time of all processes that were in the cgroup.
 	CPUTime time.Duration
-	// Moved: the engine ran before it was moved there, and what it used by then is not in the
-	// marks.
+	// Moved: the engine ran before it was moved to the cgroup, and the marks exclude its use until
+	// then.
 	Moved bool
-	// Inside says whether a process of the engine lives in the cgroup now.
+	// Inside tells whether a process of the engine lives in the cgroup now.
 	Inside Occupancy
 }
 
-// Occupancy says whether a process lives somewhere.
+// Occupancy tells whether a cgroup contains a live process.
 type Occupancy uint8
 
-// The answers.
+// The values.
 const (
 	OccupancyUnknown Occupancy = iota
 	Empty
@@ -35,8 +35,8 @@ const (
 )
 
 // Marks reads the marks of an engine's own cgroup. The zero value: it has none, or the cgroup is
-// gone. A cgroup that the caller did not make is not read: others may have been in it before. Marks
-// may be called at any time from any goroutine.
+// gone. It does not read a cgroup that the caller did not create, because others may have used it
+// before. Marks may be called at any time from any goroutine.
 func (m *Meter) Marks(e Engine) Marks {
 	if e.Cgroup == "" || e.Cgroup == "/" || e.Given {
 		return Marks{}
@@ -64,8 +64,8 @@ func (m *Meter) Marks(e Engine) Marks {
 	return got
 }
 
-// readMemoryMarks fills in what a cgroup tells of its memory; a mark without the lists of pages
-// says nothing.
+// readMemoryMarks reads the memory marks of a cgroup. A high-water mark is useless without
+// memory.stat.
 func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
 	most := s.readMark(at)
 	if most == 0 {
@@ -77,8 +77,8 @@ func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
 	}
 	cache := cgroupfs.Add(stat.File, stat.Slab)
 	if at.V1 {
-		// Version 1 does not tell which part of the kernel's own memory it can take back. After the
-		// end of the processes it is nearly all.
+		// Version 1 does not show the reclaimable part of kernel memory. After the end of the
+		// processes it is nearly all of it.
 		if kernel, err := s.readNumber(filepath.Join(at.Directory(), "memory.kmem.usage_in_bytes")); err == nil && kernel < cgroupfs.UnlimitedV1 {
 			cache = cgroupfs.Add(cache, kernel)
 		}
@@ -86,7 +86,7 @@ func (s *scratch) readMemoryMarks(at cgroupfs.Place, to *Marks) {
 	to.MostBytes, to.CacheBytes, to.MappedBytes = max(0, most-stat.Huge), cache, stat.Mapped
 }
 
-// readMark reads the highest charge of a cgroup in bytes. 0: the kernel does not tell.
+// readMark reads the highest charge of a cgroup in bytes; 0 if the kernel does not record it.
 func (s *scratch) readMark(at cgroupfs.Place) int64 {
 	file := "memory.peak" // since Linux 5.19
 	if at.V1 {
@@ -99,7 +99,7 @@ func (s *scratch) readMark(at cgroupfs.Place) int64 {
 	return most
 }
 
-// occupancy reports whether a process that is not the engine's reaper lives in a cgroup, or below
+// occupancy reports whether a live process other than the engine's reaper is in a cgroup or below
 // it.
 func (m *Meter) occupancy(s *scratch, at cgroupfs.Place, reaper Reaper) Occupancy {
 	pids, all, err := newDescent(s, time.Now, descentTime).Members(at.Directory(), nil)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestMarksOfACgroup: what the kernel says at the end of an engine, with both versions.
+// TestMarksOfACgroup: the kernel's marks at the end of an engine, with both versions.
 func TestMarksOfACgroup(t *testing.T) {
 	lists := func(prefix string) string {
 		return prefix + "inactive_anon 0\n" + prefix + "active_anon 0\n" + prefix + "inactive_file " + mib(690) + "\n" + prefix + "active_file 0\n" + prefix + "unevictable 0\n"
@@ -50,8 +50,8 @@ func TestMarksOfACgroup(t *testing.T) {
 	}
 }
 
-// TestCPUTimeOfAnEngine: it is all that the processes answer for, and goes on when the engine is
-// moved to a cgroup, whose count begins then.
+// TestCPUTimeOfAnEngine: the CPU time is the total of the processes, and continues when the engine
+// is moved to a cgroup, whose counter starts then.
 func TestCPUTimeOfAnEngine(t *testing.T) {
 	machine, engine := engineCgroup(t, true, "total_inactive_anon 0\ntotal_active_anon 0\ntotal_inactive_file 0\ntotal_active_file 0\ntotal_unevictable 0\n", "memory.usage_in_bytes", "0\n")
 	moved := engine
@@ -69,7 +69,7 @@ func TestCPUTimeOfAnEngine(t *testing.T) {
 		{engine, 400, 1000, "0", 14 * time.Second},
 		{moved, 500, 1000, "1000000000", 15 * time.Second},
 		{moved, 500, 1000, "3000000000", 17 * time.Second},
-		{moved, 500, 1000, "2000000000", 17 * time.Second}, // a counter that goes back
+		{moved, 500, 1000, "2000000000", 17 * time.Second}, // a counter that steps back
 	} {
 		process.own, process.children = step.own, step.children
 		machine.run(process)

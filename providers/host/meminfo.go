@@ -11,15 +11,15 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// figure is one line of /proc/meminfo: bytes, or a number of huge pages. The zero value: the file
-// has no such line, or the line makes no sense.
+// figure is one line of /proc/meminfo: bytes, or a number of huge pages. The zero value: the line
+// is missing or malformed.
 type figure struct {
 	amount int64
 	known  bool
 }
 
-// meminfo is what this package uses of /proc/meminfo (proc(5)). Every line is judged alone: lxcfs,
-// gVisor and others write files of their own there.
+// meminfo is the part of /proc/meminfo (proc(5)) that this package uses. Each line is checked on
+// its own, because lxcfs, gVisor and others provide their own files.
 type meminfo struct {
 	total, free, available            figure
 	buffers, cached, shared           figure
@@ -28,11 +28,11 @@ type meminfo struct {
 	swapTotal, swapFree               figure
 	hugeTotal, hugeFree, hugeReserved figure
 	hugeSize                          figure
-	// odd has the figures that make no sense, by name.
+	// odd maps malformed figures to their errors.
 	odd degradations
 }
 
-// field returns the field for a line; nil: it is not used. counted: it has no unit.
+// field returns the field for a line; nil: the line is not used. counted: the line has no unit.
 func (m *meminfo) field(name string) (to *figure, counted bool) {
 	switch name {
 	case "MemTotal":
@@ -70,7 +70,7 @@ func (m *meminfo) field(name string) (to *figure, counted bool) {
 	}
 }
 
-// parseMeminfo never fails. If a line is there twice, the first one counts.
+// parseMeminfo never fails. If a line occurs twice, the first one counts.
 func parseMeminfo(data []byte) meminfo {
 	var m meminfo
 	var seen []string
@@ -101,30 +101,30 @@ func parseMeminfo(data []byte) meminfo {
 	return m
 }
 
-// isOddf notes what is odd about a figure.
+// isOddf records an odd figure.
 func (m *meminfo) isOddf(name, format string, details ...any) {
 	m.odd.add(SourceMemory+"."+strings.TrimSpace(name), fmt.Errorf("meminfo: "+format, details...))
 }
 
-// slightly is how far a figure may be above the one that bounds it and still be taken for that one:
-// an emulated /proc/meminfo computes both at different moments, or rounds them.
+// slightly returns the tolerance for a figure above its bound. An emulated /proc/meminfo computes
+// both at different moments, or rounds them; within the tolerance the figure is cut to the bound.
 func slightly(bound int64) int64 { return max(1<<20, bound/64) }
 
-// memoryFacts is the whole machine's memory, in bytes. A nil figure is not known.
+// memoryFacts is the machine's memory, in bytes. A nil figure is unknown.
 type memoryFacts struct {
 	total                          int64
 	available, swapTotal, swapUsed *int64
-	// lazy is memory that processes have given back with MADV_FREE and the kernel has not taken
-	// yet: part of available, although a process that writes there again has it back at once.
+	// lazy is memory that processes have given back with MADV_FREE but that the kernel has not
+	// reclaimed yet. It is part of available, although a process reclaims a page by writing to it.
 	lazy int64
-	// huge are the huge pages of the default size, part of total and not of available; nil: not
-	// known, and oddHuge says why.
+	// huge is the huge pages of the default size: part of total but not of available. Nil: unknown,
+	// with the reason in oddHuge.
 	huge    *hugePages
 	oddHuge error
 }
 
-// judge makes facts of the figures, each for itself. It fails if the size of the memory is not
-// known.
+// judge turns the figures into facts, each on its own. It fails if the size of the memory is
+// unknown.
 func (m *meminfo) judge(degraded *degradations) (memoryFacts, error) {
 	var got memoryFacts
 	if !m.total.known || m.total.amount == 0 {
@@ -141,8 +141,8 @@ func (m *meminfo) judge(degraded *degradations) (memoryFacts, error) {
 	return got, nil
 }
 
-// availableMemory is MemAvailable. Kernels before 3.14 and some emulations have none: then it is
-// what is free and what the page cache holds.
+// availableMemory returns MemAvailable. Kernels before 3.14 and some emulations have none; the
+// result is then the free memory plus the page cache.
 func (m *meminfo) availableMemory() *int64 {
 	available, total := m.available, m.total.amount
 	if available.known && available.amount <= total {
@@ -164,7 +164,7 @@ func (m *meminfo) availableMemory() *int64 {
 	return &estimate
 }
 
-// swap is how much there is, and how much of it is used.
+// swap returns the size of the swap and the used part.
 func (m *meminfo) swap() (total, used *int64) {
 	if !m.swapTotal.known {
 		return nil, nil
@@ -190,15 +190,15 @@ func (m *meminfo) swap() (total, used *int64) {
 	}
 }
 
-// lazilyFreed is the memory that was given back with MADV_FREE and is still there. The kernel moves
-// such pages from the lists of anonymous pages to that of inactive file pages, and counts them in
-// no other figure of the page cache:
+// lazilyFreed returns the memory that was given back with MADV_FREE and not yet reclaimed. The
+// kernel moves such pages from the lists of anonymous pages to the list of inactive file pages, and
+// counts them in no other figure of the page cache:
 //
 //	Active(file) + Inactive(file) - (Cached + Buffers - Shmem)
 //
-// Cached does not have the swap cache, whose pages are on the anonymous lists. Locked file pages
-// are in Cached and on neither list, so that the result errs low by them. It is never more than the
-// anonymous memory that is mapped.
+// Cached excludes the swap cache, whose pages are on the anonymous lists. Locked file pages are in
+// Cached but on neither list, so the result is too low by them. The result is at most the mapped
+// anonymous memory.
 func (m *meminfo) lazilyFreed() int64 {
 	for _, needed := range [...]figure{m.activeFile, m.inactiveFile, m.cached, m.buffers, m.shared, m.anonymous} {
 		if !needed.known {
@@ -210,8 +210,8 @@ func (m *meminfo) lazilyFreed() int64 {
 	return min(max(0, lists-cache), m.anonymous.amount)
 }
 
-// hugePages are those of the default size; a kernel without them has no lines. Together they are
-// not more than the memory.
+// hugePages returns the huge pages of the default size; a kernel without huge pages has no such
+// lines. Their total cannot exceed the memory.
 func (m *meminfo) hugePages() (*hugePages, error) {
 	if !m.hugeTotal.known && !m.hugeSize.known {
 		return &hugePages{}, nil

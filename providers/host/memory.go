@@ -12,22 +12,23 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// mapped is the memory that a process has in its address space, in bytes.
+// mapped is the memory in a process's address space, in bytes.
 type mapped struct {
-	// anonymous and shared memory (tmpfs, memfd, System V) that is in RAM can only be swapped;
-	// file is page cache.
+	// anonymous and shared memory (tmpfs, memfd, System V) in RAM can only be swapped out; file is
+	// page cache.
 	anonymous, shared, file int64
-	// swapped is anonymous memory that is in swap. Of shared memory the kernel does not tell.
+	// swapped is anonymous memory in swap. The kernel does not report swapped shared memory.
 	swapped int64
-	// highest is the most that it had in RAM at a time, files included, since it started its
-	// program; 0: not known.
+	// highest is the high-water mark of RAM, including files, since the process started its
+	// program; 0 if unknown.
 	highest int64
 }
 
 var errNoSplit = errors.New("the kernel does not tell the kinds of memory apart")
 
-// parseMapped finds the memory in /proc/PID/status. A process without an address space has none: a
-// kernel thread, a zombie. errNoSplit: a kernel before 4.5; that gives what is swapped, too.
+// parseMapped finds the memory in /proc/PID/status. A process without an address space (a kernel
+// thread, a zombie) has none. errNoSplit: a kernel before 4.5; the result then has only swapped and
+// highest.
 func parseMapped(data []byte) (mapped, error) {
 	var got mapped
 	var total int64
@@ -75,9 +76,9 @@ func kilobytes(value []byte) (int64, error) {
 	return amount * 1024, nil
 }
 
-// parseStatm takes the same from /proc/PID/statm, in pages: total, resident, and of these with a
-// file or shared memory behind them. It counts the latter as page cache, so shared memory is
-// missed: the figure is too low.
+// parseStatm reads the memory from /proc/PID/statm, in pages: total, resident, and the resident
+// pages with a file or shared memory behind them. It counts the last as page cache, so it misses
+// shared memory and the figure is too low.
 func parseStatm(data []byte) (mapped, error) {
 	var pages [3]int64
 	next := 0
@@ -98,7 +99,7 @@ func parseStatm(data []byte) (mapped, error) {
 	return mapped{anonymous: max(0, pages[1]-pages[2]), file: pages[2]}, nil
 }
 
-// readMapped reads the memory of one process; none if it has ended.
+// readMapped reads the memory of one process; zero if it has ended.
 func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 	data, err := s.read(m.file(pid, "status"))
 	var got mapped
@@ -121,41 +122,41 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 	return got, nil
 }
 
-// treeUse is what the processes of an engine hold together, in bytes.
+// treeUse is the total memory of an engine's processes, in bytes.
 type treeUse struct {
-	// held is all memory; unreclaimable the part of it that is certain and cannot be taken back,
-	// or only to swap; swapped the part of that which is in swap; shared is the sum of the shared
-	// memory that is mapped, which counts what several have mapped several times.
+	// held is all memory. unreclaimable is the part of it that is certain and that the kernel
+	// cannot reclaim, or only to swap. swapped is the part of that in swap. shared is the sum of
+	// mapped shared memory; memory that several processes have mapped counts several times.
 	held, unreclaimable, swapped, shared int64
-	// files is what the process with the most mapped files has of them.
+	// files is the mapped file memory of the process with the most.
 	files int64
-	// lazy was given back with MADV_FREE, and is left out of unreclaimable. unsure is the part of
-	// unreclaimable of which nobody has looked whether it was given back, or belongs to a process
+	// lazy was given back with MADV_FREE, and is excluded from unreclaimable. unsure is the part of
+	// unreclaimable that was not checked: it may have been given back, or may belong to a process
 	// that is not the engine's.
 	lazy, unsure int64
-	// spike is how much more than now was unreclaimable at some time since the last pass, as far
-	// as a process alone tells. highest is the kernel's mark of the largest process: see mapped.
+	// spike is how much the unreclaimable memory was higher than now at some time since the last
+	// pass, as far as single processes show it. highest is the largest process's high-water mark:
+	// see mapped.
 	spike, highest int64
 }
 
-// family is the processes of an engine that run the same start of the same program: one, and those
-// it forked. They share what none of them has changed since, so that their sum counts it several
-// times.
+// family is the set of an engine's processes that run the same start of the same program: one
+// process and its forks. They share all unmodified pages, so their sum counts these several times.
 type family struct {
 	processes []int32
 	// fingerprint changes with the set of processes.
 	fingerprint uint64
-	// sum and largest are of the memory that is not page cache, in RAM and in swap; shared is the
-	// sum of the part that is shared memory, swapped that of the part in swap, and largestSwapped
-	// is what of the largest process is in swap. anonymous is the sum of the anonymous memory in
-	// RAM.
+	// All sums exclude page cache. sum is their memory in RAM and in swap, largest that of the
+	// largest process. shared is the part in shared memory, swapped the part in swap,
+	// largestSwapped the largest process's part in swap. anonymous is the anonymous memory in RAM.
 	sum, largest, shared, swapped, largestSwapped, anonymous int64
-	// outside: a process that is not the engine's forked the first of them, and shares with them.
+	// outside: a process that is not the engine's forked the first of them, and shares pages with
+	// them.
 	outside bool
 }
 
-// treeMemory adds up the memory of an engine's processes. What could not be read is left out and
-// reported.
+// treeMemory adds up the memory of an engine's processes. It reports unreadable processes and
+// leaves them out.
 func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	t := &m.tracker
 	families := map[image]*family{}
@@ -207,9 +208,9 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	return use, problem
 }
 
-// isInParentsMemory reports whether a process has the address space of its parent, and the parent
-// is of the same engine. That is so between vfork and exec. The kernel counts such pages once, and
-// shows all of them for both processes. False: the kernel does not tell.
+// isInParentsMemory reports whether a process uses its parent's address space, and the parent is of
+// the same engine. This is so between vfork and exec. The kernel counts such pages once, but shows
+// all of them for both processes. False: the kernel does not tell.
 func (m *Meter) isInParentsMemory(row *process) bool {
 	parent := m.tracker.forest.table.row(row.parent)
 	if m.exists == nil || parent == nil || parent.owner != row.owner || parent.image != row.image || parent.ended() {
@@ -220,9 +221,9 @@ func (m *Meter) isInParentsMemory(row *process) bool {
 	return problem == 0 && order == 0
 }
 
-// findForker finds out whether the engine's root was forked by a process that is not the engine's
-// and has started no program of its own since: then both share memory, and their sum counts it
-// twice. It reads the parent's stat once for each program that the root starts.
+// findForker checks whether a process outside the engine has forked the engine's root, and the root
+// has started no program since. Both then share memory, and their sum counts it twice. It reads the
+// parent's stat once for each program that the root starts.
 func (m *Meter) findForker(e *engine) {
 	root := m.tracker.forest.table.same(e.key.pid, e.key.start)
 	if root == nil || root.image == e.checked || root.image == (image{}) {
@@ -235,16 +236,16 @@ func (m *Meter) findForker(e *engine) {
 	}
 }
 
-// mark is what was last read of a process.
+// mark is the last reading of a process.
 type mark struct {
 	start         uint64
 	highest, file int64
 }
 
-// marks are the kernel's marks of the processes of one engine.
+// marks are the kernel's high-water marks of one engine's processes.
 type marks struct {
 	last, next map[int32]mark
-	// looked: there was a pass before.
+	// looked: this is not the first pass.
 	looked bool
 }
 
@@ -257,10 +258,10 @@ func (k *marks) begin() {
 
 func (k *marks) end() { k.last, k.next, k.looked = k.next, k.last, true }
 
-// spike is how much more than now of the memory of a process was unreclaimable at some time since
-// the last pass. The kernel's mark includes files that were mapped then: as many as before or now.
-// A mark from before the engine was measured does not count, and not that of a process that was
-// just forked, which has its parent's memory in it.
+// spike returns how much a process's unreclaimable memory was higher than now at some time since
+// the last pass. The kernel's mark includes mapped files; spike assumes the larger of their amounts
+// at the last pass and now. It ignores a mark from before the first measurement, and the mark of a
+// fresh fork, which includes the parent's memory.
 func (k *marks) spike(t *table, row *process, memory mapped) int64 {
 	before, known := k.last[row.pid]
 	known = known && before.start == row.start

@@ -25,56 +25,56 @@ const (
 	DefaultScarcePercent = 25
 )
 
-// Options say how a Meter measures. The zero value measures this machine with the defaults.
+// Options configure a Meter. The zero value measures this machine with the defaults.
 type Options struct {
-	// Root is the directory that holds proc and sys; default "/". Mount points are looked up below
-	// it too.
+	// Root is the directory that contains proc and sys; default "/". Mount points are also resolved
+	// below it.
 	Root string
-	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path
-	// in its hierarchy. Empty: the cgroup of this process. Set it if the agent's own cgroup has a
-	// limit that is not for engines.
+	// Cgroup is the cgroup whose limits, with those of its ancestors, cap the capacity for engines.
+	// It is a path in its hierarchy. Empty: the cgroup of this process. Set it if the agent's own
+	// cgroup has a limit that is not for engines.
 	Cgroup string
-	// CgroupOrAbove: if Cgroup does not exist, its nearest existing ancestor counts instead. It is
-	// for a slice of systemd's without a cgroup for a controller that systemd may not write, as in
+	// CgroupOrAbove: if Cgroup does not exist, use its nearest existing ancestor. This is for a
+	// systemd slice that has no cgroup for a controller because systemd may not write there, as in
 	// many containers.
 	CgroupOrAbove bool
 	// Now is the clock; default time.Now. Differences must be monotonic.
 	Now func() time.Time
-	// SafetyBytes is memory kept free for the machine itself, passed on in every Sample. 0:
+	// SafetyBytes is memory to keep free for the machine itself; every Sample repeats it. 0:
 	// DefaultSafetyBytes; negative: none.
 	SafetyBytes int64
-	// SomeAvg10 and FullAvg10: memory pressure above either means Sample.Pressure at once. In
+	// SomeAvg10 and FullAvg10: memory pressure above either sets Sample.Pressure at once. In
 	// hundredths of a percent of the last 10 s; 0: DefaultSomeAvg10 and DefaultFullAvg10. Lower
-	// refuses grants earlier.
+	// values refuse grants earlier.
 	SomeAvg10, FullAvg10 int32
-	// ScarcePercent: while more of the memory than this is available, stalls do not mean
-	// Sample.Pressure. The kernel also counts stalls when page cache is read back that a balloon
-	// or another cgroup has just dropped, and then nothing is short. 0: DefaultScarcePercent; 100:
-	// stalls alone decide.
+	// ScarcePercent: while more than this share of the memory is available, stalls do not set
+	// Sample.Pressure. The kernel also counts stalls when processes read back page cache that a
+	// balloon or another cgroup has just dropped, although memory is not short. 0:
+	// DefaultScarcePercent; 100: stalls alone decide.
 	ScarcePercent int
-	// PressureHold is how long both must have been back at or below their thresholds before
-	// Sample.Pressure ends. 0: DefaultPressureHold. Longer means fewer grants after a bad moment
-	// and less flapping.
+	// PressureHold is how long both must stay at or below their thresholds before Sample.Pressure
+	// ends. 0: DefaultPressureHold. A longer hold means fewer grants after a short stall, and less
+	// flapping.
 	PressureHold time.Duration
 }
 
-// Meter measures one machine. The package comment says which methods may be called together.
+// Meter measures one machine. The package comment lists the methods that may run concurrently.
 type Meter struct {
 	options Options
 	proc    string
 	now     func() time.Time
-	// exists reports whether a process has a pid, without a process table; nil: the table is not
-	// this machine's.
+	// exists reports whether a process has a pid, without the process table; nil: the process table
+	// is not this machine's.
 	exists func(pid int) bool
 
 	// mounted guards cgroups: the mounts, read once.
 	mounted sync.Mutex
 	cgroups *hierarchies
 
-	// swapless: the machine had no swap when its memory was last looked at, so that no cgroup has
-	// to be asked what it has there.
+	// swapless: the machine had no swap at the last reading, so the swap use of cgroups need not be
+	// read.
 	swapless atomic.Bool
-	// lazyOfEngines is the lazily freed memory, in bytes, that the last Engines left out of the
+	// lazyOfEngines is the lazily freed memory, in bytes, that the last Engines excluded from the
 	// unreclaimable memory of engines.
 	lazyOfEngines atomic.Int64
 
@@ -82,8 +82,8 @@ type Meter struct {
 	tracker tracker
 }
 
-// NewMeter returns a Meter. It fails only for options that make no sense. Sources that cannot be
-// read are reported by the calls that need them, and tried again by the next.
+// NewMeter returns a Meter. It fails only for invalid options. Unreadable sources are reported by
+// the calls that need them, and retried by the next call.
 func NewMeter(options Options) (*Meter, error) {
 	if options.Cgroup != "" && (!path.IsAbs(options.Cgroup) || path.Clean(options.Cgroup) != options.Cgroup) {
 		return nil, fmt.Errorf("cgroup %q: want a clean path that begins with a slash, such as \"/system.slice\"", options.Cgroup)
@@ -132,12 +132,12 @@ func byDefault[T comparable](option *T, value T) {
 type hierarchies struct {
 	cgroupfs.Hierarchies
 
-	// ownMeminfo: something is mounted over /proc/meminfo, as lxcfs does to show a container's
+	// ownMeminfo: something is mounted over /proc/meminfo. lxcfs does this to show a container's
 	// limit as the machine's memory.
 	ownMeminfo bool
 }
 
-// hierarchies returns the cgroup mounts, which are read until that has worked once.
+// hierarchies returns the cgroup mounts. It reads them until one reading has succeeded.
 func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
 	m.mounted.Lock()
 	defer m.mounted.Unlock()
@@ -159,7 +159,7 @@ func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
 	return *m.cgroups, nil
 }
 
-// cgroupPaths reads a process's cgroups; "self" is this one.
+// cgroupPaths reads a process's cgroups; "self" is this process.
 func (m *Meter) cgroupPaths(s *scratch, pid string) (cgroupfs.Paths, error) {
 	data, err := s.read(filepath.Join(m.proc, pid, "cgroup"))
 	if err != nil {
@@ -172,7 +172,8 @@ var errMalformed = cgroupfs.ErrMalformed
 
 var errNoBootID = errors.New("no boot id")
 
-// BootID returns the kernel's id of this boot. Within one, a pid with its start time is unique.
+// BootID returns the kernel's id of this boot. Within one boot, a pid with its start time is
+// unique.
 func (m *Meter) BootID() (string, error) {
 	var s scratch
 	file := filepath.Join(m.proc, "sys", "kernel", "random", "boot_id")

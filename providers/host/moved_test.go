@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownCgroupOf makes a cgroup in which memory and CPU time are accounted for, and returns its
-// directories; none: it cannot be made here. At the end of the test, what is in it is killed, and
-// it is removed.
+// ownCgroupOf creates a cgroup with memory and CPU accounting, and returns its directories; none if
+// it cannot create one here. At the end of the test it kills the processes in it and removes it.
 func ownCgroupOf(t *testing.T, meter *Meter, name string) (directories []string) {
 	t.Helper()
 	var s scratch
@@ -70,8 +69,8 @@ func awaitEnd(pidfd int) error {
 	})
 }
 
-// What an engine that was moved to its cgroup hides from a look at its processes, the cgroup
-// knows; what it had touched before, its processes do.
+// The cgroup shows the memory of a moved engine that its processes hide; the processes show the
+// memory that they touched before the move.
 func TestNothingOfAnEngineThatWasMovedIsHidden(t *testing.T) {
 	for _, variant := range []string{obedient, leaderless} {
 		t.Run(variant, func(t *testing.T) { hidesNothing(t, variant) })
@@ -115,7 +114,7 @@ func hidesNothing(t *testing.T, variant string) {
 	if usage := look(); usage.CPUMillis < 40 || usage.CPUMillis > 120 {
 		t.Errorf("a child for which nobody waits has used 20 ticks: %d millis, want 40 and something for its start", usage.CPUMillis)
 	}
-	// Who has started it takes its time to take note of its end.
+	// The engine's parent reaps it late.
 	if err := errors.Join(e.command.Process.Kill(), unix.Waitid(unix.P_PID, int(engine.PID), nil, unix.WEXITED|unix.WNOWAIT, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +123,9 @@ func hidesNothing(t *testing.T, variant string) {
 	expect(t, "in a cgroup from the start, without its root", look(), false, 1)
 }
 
-// An engine that may make cgroups below its own can make many, one in the other: what a
-// measurement costs is bounded, what it cannot see is said, and the engine is not taken for one
-// that has ended.
+// An engine that may create cgroups below its own can create and nest many. The cost of a
+// measurement is bounded, the error says that processes may be missing, and the engine does not
+// count as ended.
 func TestCgroupsWithoutEndDoNotHoldUpAMeasurement(t *testing.T) {
 	for name, branch := range map[string]func(t *testing.T, directory string) (deepest string){
 		"deep": func(t *testing.T, directory string) string {

@@ -13,29 +13,27 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// View is how a process sees others: in which numbers it knows them, and by which names and times.
+// View tells how a process sees other processes: which pids, cgroup paths and boot time it uses.
 type View struct {
-	// PIDs is its pid namespace if that is below the one of this Meter's /proc; nil: it is that
-	// one.
+	// PIDs is its pid namespace if that is below the namespace of this Meter's /proc; nil: it is
+	// the same.
 	PIDs *PIDNamespace
-	// OtherCgroups: it sees cgroups by paths below another root than this process does. OtherTime:
-	// it counts the time since the boot from another moment. Both are false if this process may
-	// not look.
+	// OtherCgroups: its cgroup paths start at another root than those of this process. OtherTime:
+	// its time since boot starts at another moment. Both are false if this process may not look.
 	OtherCgroups, OtherTime bool
 }
 
-// PIDNamespace is the pid namespace of some process. As long as it is open, its id cannot be
-// another one's.
+// PIDNamespace is the pid namespace of a process. While it is open, its id is not reused.
 type PIDNamespace struct {
 	meter *Meter
 	file  *os.File
 	id    string
-	// depth is how many namespaces it is below the one of the Meter's /proc.
+	// depth is the number of levels below the namespace of the Meter's /proc.
 	depth int
 }
 
-// View says how a process sees others. The PIDs in it must be closed. ErrNoProcess: no process has
-// the pid.
+// View returns a process's view. The caller must close its PIDs. ErrNoProcess: no process has the
+// pid.
 func (m *Meter) View(pid int32) (View, error) {
 	var s scratch
 	numbers, err := m.numbers(&s, pid)
@@ -51,7 +49,7 @@ func (m *Meter) View(pid int32) (View, error) {
 		return View{}, m.processError(pid, err)
 	}
 	n := &PIDNamespace{meter: m, file: file, depth: len(numbers) - 1}
-	// it has ended, if that is not what was opened
+	// an error if the process has ended and something else was opened
 	if n.id, err = cgroupfs.Namespace(m.file(pid, ""), "pid"); err != nil {
 		return View{}, errors.Join(m.processError(pid, err), file.Close())
 	}
@@ -59,8 +57,8 @@ func (m *Meter) View(pid int32) (View, error) {
 	return view, nil
 }
 
-// numbers are the pids of a process: in the namespace of /proc, in the next one below, and so on
-// to its own.
+// numbers returns the pids of a process: in the namespace of /proc, in the next one below, and so
+// on down to its own.
 func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
 	data, err := s.read(m.file(pid, "status"))
 	if err != nil {
@@ -84,14 +82,14 @@ func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
 	return []int32{pid}, nil // a kernel without pid namespaces
 }
 
-// differs reports whether a process is in another namespace of a kind than this process.
+// differs reports whether a process's namespace of a kind differs from this process's.
 func (m *Meter) differs(pid int32, kind string) bool {
 	other, err := cgroupfs.OtherNamespace("/proc/self", m.file(pid, ""), kind)
 	return err == nil && other
 }
 
-// Find returns the pid, as this Meter sees it, of the process that has a pid in the namespace.
-// ErrNoProcess: none has it.
+// Find returns the pid, as seen by this Meter, of the process that has a pid in the namespace.
+// ErrNoProcess: there is none.
 func (n *PIDNamespace) Find(ctx context.Context, pid int32) (int32, error) {
 	var found uintptr
 	var errno unix.Errno
@@ -114,8 +112,7 @@ func (n *PIDNamespace) Find(ctx context.Context, pid int32) (int32, error) {
 	}
 }
 
-// search looks through the process table. It finds processes of this very namespace, not of those
-// below it.
+// search scans the process table. It finds processes of this namespace only, not of those below it.
 func (n *PIDNamespace) search(ctx context.Context, pid int32) (int32, error) {
 	var s scratch
 	all, err := pids(n.meter.proc, nil)

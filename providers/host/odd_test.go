@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oddMeminfo is that of a machine of 8 GiB with 6 GiB available and 1 GiB of swap, with some lines
-// replaced; "" removes one.
+// oddMeminfo returns the meminfo of a machine of 8 GiB with 6 GiB available and 1 GiB of swap, with
+// some lines replaced; "" removes one.
 func oddMeminfo(replaced map[string]string) string {
 	var out strings.Builder
 	for _, line := range []string{
@@ -26,14 +26,14 @@ func oddMeminfo(replaced map[string]string) string {
 	return out.String()
 }
 
-// TestOneOddFigureClosesNoHost: figures that lxcfs, gVisor and others were seen to show, and others
-// of their kind. Each is cut, or left out and not known; the others count, and the machine has a
-// capacity. Before, every one of these left the memory unknown, and the agent did not start.
+// TestOneOddFigureClosesNoHost: figures that were seen with lxcfs, gVisor and others, and similar
+// ones. Each is cut, or left out and unknown. The others count, and the machine has a capacity.
+// Before, each of these made the memory unknown, and the agent did not start.
 func TestOneOddFigureClosesNoHost(t *testing.T) {
 	const unknown = "?"
 	for name, test := range map[string]struct {
 		replaced               map[string]string
-		total, available, swap string // swap is what is used
+		total, available, swap string // swap is the used part
 		source                 string
 	}{
 		"as it should be":                    {nil, "8 GiB", "6 GiB", "0 B", ""},
@@ -84,7 +84,7 @@ func TestOneOddFigureClosesNoHost(t *testing.T) {
 	}
 }
 
-// TestOddPoolsOfHugePagesCloseNoHost: their sizes and numbers come from files of their own.
+// TestOddPoolsOfHugePagesCloseNoHost: their sizes and numbers come from separate files.
 func TestOddPoolsOfHugePagesCloseNoHost(t *testing.T) {
 	for _, pages := range []string{"4096", "9223372036854775807", "18446744073709551615", "-1", "", "many"} {
 		machine := newMachine(t)
@@ -100,7 +100,7 @@ func TestOddPoolsOfHugePagesCloseNoHost(t *testing.T) {
 	}
 }
 
-// TestOddLimitsOfCgroupsAreLeftOut: those of the slice above the agent's own.
+// TestOddLimitsOfCgroupsAreLeftOut: the limits of the slice above the agent's own.
 func TestOddLimitsOfCgroupsAreLeftOut(t *testing.T) {
 	f := func(file, data, total, available string, named bool) {
 		t.Helper()
@@ -119,7 +119,7 @@ func TestOddLimitsOfCgroupsAreLeftOut(t *testing.T) {
 	f("memory.max", "", "7 GiB", "6 GiB", true)
 	f("memory.max", "-1\n", "7 GiB", "6 GiB", true)
 	f("memory.current", "18446744073709551615\n", "7 GiB", "6 GiB", true)
-	f("memory.current", "9663676416\n", "7 GiB", "2.5 GiB", false) // 9 GiB: above its limit of 8, of which 3.5 can be taken back
+	f("memory.current", "9663676416\n", "7 GiB", "2.5 GiB", false) // 9 GiB: above its limit of 8, of which 3.5 can be reclaimed
 }
 
 // TestOddCountersOfProcessors: the processors are counted all the same.
@@ -156,7 +156,7 @@ func TestOddCountersOfProcessors(t *testing.T) {
 	}
 }
 
-// TestOneOddPressureFileKeepsNoGateClosed: a level whose file makes no sense must not keep the host
+// TestOneOddPressureFileKeepsNoGateClosed: a level with a malformed file must not keep the host
 // closed after the pressure is over.
 func TestOneOddPressureFileKeepsNoGateClosed(t *testing.T) {
 	machine := newMachine(t)

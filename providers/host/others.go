@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// errEntered is also told once the others have left: what they had touched stays charged there.
+// errEntered is also reported after the others have left: the memory that they touched stays
+// charged to the cgroup.
 var errEntered = errors.New("processes that are not the engine's are in it, or were: the engine is measured by its process tree")
 
-// leaveOthersOut looks who is in a cgroup that the caller did not make. If others are there, the
-// cgroup tells nothing of the engine any more, also once they have left. Those of its processes
-// that are the engine's stay in e.inside.
+// leaveOthersOut checks a cgroup that the caller did not create. If other processes were ever in
+// it, its figures no longer describe the engine, even after they have left. e.inside keeps only the
+// engine's processes.
 func (m *Meter) leaveOthersOut(e *engine, usage *Usage) {
 	own := &e.cgroup
 	switch {
 	case !own.memory:
-		own.cpu = false // nobody has looked who is inside
+		own.cpu = false // its processes were not checked
 	case m.sortInside(e):
 		own.entered = true
 	}
@@ -29,9 +30,9 @@ func (m *Meter) leaveOthersOut(e *engine, usage *Usage) {
 	*usage = Usage{ID: usage.ID, Err: errors.Join(usage.Err, fmt.Errorf("cgroup %s: %w", own.name, errEntered))}
 }
 
-// sortInside keeps the engine's processes in e.inside and reports whether there were others. A pid
-// that was there at the last look is not looked at again, so that this costs next to nothing:
-// nothing but the engine and root brings a process there.
+// sortInside keeps the engine's processes in e.inside and reports whether there were others. It
+// does not check known pids again, so it is cheap: only the engine and root can move a process
+// there.
 func (m *Meter) sortInside(e *engine) (others bool) {
 	own := &e.cgroup
 	kept, proven := e.inside[:0], make(map[int32]Orphan, len(e.inside))
@@ -43,7 +44,7 @@ func (m *Meter) sortInside(e *engine) (others bool) {
 		}
 		switch {
 		case errors.Is(err, ErrNoProcess): // it has ended
-		case err != nil: // it counts for now, and is looked at again
+		case err != nil: // counts for now, and is checked again
 			kept = append(kept, pid)
 		case !known:
 			others = true
@@ -55,9 +56,9 @@ func (m *Meter) sortInside(e *engine) (others bool) {
 	return others
 }
 
-// isOfEngine reports whether a process in the engine's cgroup is the engine's, by the rule of Stop:
-// it descends from the root, or it is of the engine's user, unless that is root. ErrNoProcess: it
-// has ended. Another error: it could not be looked at.
+// isOfEngine reports whether a process in the engine's cgroup is the engine's, by the same rule as
+// Stop: it descends from the root, or it has the engine's user, unless that is root. ErrNoProcess:
+// it has ended. Another error: it could not be checked.
 func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is bool, err error) {
 	s := &m.tracker.scratch
 	found, err := m.readStat(s, pid)
@@ -79,8 +80,8 @@ func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is bool, err e
 	return process, err == nil && identity.UID == *user, err
 }
 
-// hasProvenAncestor goes from a process up to one that descends from the root. A parent is no
-// younger than its child: if it is, it has only got the pid of the real one.
+// hasProvenAncestor follows the parents of a process up to one that descends from the root. A
+// parent is never younger than its child; a younger one has reused the parent's pid.
 func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
 	for known := e.knownAs(process); !known.Descends; known = e.knownAs(process) {
 		parent, err := m.readStat(&m.tracker.scratch, process.parent)
@@ -95,7 +96,7 @@ func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
 	return true
 }
 
-// knownAs is what was known of a process at the last look, or of the root; the zero value: nothing.
+// knownAs returns the earlier result about a process, or about the root; the zero value: none.
 func (e *engine) knownAs(process stat) Orphan {
 	if process.pid == e.key.pid && process.start == e.key.start {
 		return Orphan{PID: process.pid, StartTime: process.start, Descends: true}
@@ -106,7 +107,7 @@ func (e *engine) knownAs(process stat) Orphan {
 	return Orphan{}
 }
 
-// isReaped reports whether the engine's reaper is there.
+// isReaped reports whether the engine's reaper exists.
 func (m *Meter) isReaped(e *engine, passed bool) bool {
 	reaper := e.reaper
 	if reaper.PID == 0 {
@@ -120,8 +121,8 @@ func (m *Meter) isReaped(e *engine, passed bool) bool {
 	return err == nil && found.start == reaper.StartTime && !found.ended()
 }
 
-// isReaperHidden reports whether an engine's reaper is there and cannot be seen. It is there as
-// long as a process of the engine lives, which cannot be seen either then.
+// isReaperHidden reports whether an engine's reaper exists but is hidden. It exists as long as a
+// process of the engine lives, which is then hidden, too.
 func (m *Meter) isReaperHidden(e *engine) bool {
 	if e.reaper.PID == 0 {
 		return false
@@ -130,12 +131,12 @@ func (m *Meter) isReaperHidden(e *engine) bool {
 	return errors.Is(err, ErrHidden)
 }
 
-// orphans are the processes of an engine that are not found by going down from its root.
+// orphans returns the processes of an engine that are not reachable downwards from its root.
 func (m *Meter) orphans(e *engine, passed bool) (list []Orphan) {
 	if e.cgroup.given {
 		for _, pid := range e.inside {
 			if process := e.cgroup.proven[pid]; process.Descends && pid != e.key.pid {
-				list = append(list, process) // no more is known of its parents by now
+				list = append(list, process) // its ancestors are no longer known
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is not found any more by going down from the root is named, with what is known of it.
+// A process that is not reachable downwards from the root is listed, with the known facts about it.
 func TestOrphansAreNamedWithWhatIsKnownOfThem(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")
@@ -27,13 +27,13 @@ func TestOrphansAreNamedWithWhatIsKnownOfThem(t *testing.T) {
 	run(100, 1, 100)
 	run(101, 100, 101)
 	run(102, 101, 101)
-	run(103, 1, 100) // was an orphan when it was seen first
+	run(103, 1, 100) // was an orphan at first sight
 	run(104, 103, 100)
 	look("with the root", Orphan{PID: 103, StartTime: 103}, Orphan{PID: 104, StartTime: 104})
 	machine.remove("proc/100")
 	run(101, 1, 101)
-	run(105, 101, 101) // a child of one that is known
-	run(106, 1, 101)   // an orphan of the session of one that is known
+	run(105, 101, 101) // a child of a known process
+	run(106, 1, 101)   // an orphan in the session of a known process
 	want := []Orphan{
 		{PID: 101, StartTime: 101, Descends: true},
 		{PID: 103, StartTime: 103},
@@ -47,7 +47,7 @@ func TestOrphansAreNamedWithWhatIsKnownOfThem(t *testing.T) {
 		Orphan{PID: 104, StartTime: 104}, Orphan{PID: 105, StartTime: 105, Descends: true}, Orphan{PID: 106, StartTime: 106})
 }
 
-// In a cgroup that the caller did not make, an orphan of an engine of root's is known if it was
+// In a cgroup that the caller did not create, an orphan of an engine of root is known if it was
 // seen with its parent.
 func TestOrphansInACgroupAreNamedIfTheyWereSeenToDescend(t *testing.T) {
 	machine := newMachine(t)
@@ -78,7 +78,7 @@ func TestOrphansInACgroupAreNamedIfTheyWereSeenToDescend(t *testing.T) {
 	if diff := cmp.Diff([]Orphan{{PID: 101, StartTime: 101, Descends: true}}, usage.Orphans); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// If the cgroup cannot be read for once, it is still known who they are.
+	// After one failed reading of the cgroup, the processes are still known.
 	machine.remove("sys/fs/cgroup/e/memory.current")
 	look()
 	machine.write("sys/fs/cgroup/e/memory.current", "1048576\n")

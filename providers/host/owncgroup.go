@@ -10,41 +10,41 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// ownCgroup is how an engine's own cgroup is measured.
+// ownCgroup is the state of measuring an engine's own cgroup.
 type ownCgroup struct {
-	// name is the cgroup's; moved: the engine was moved there; given: the caller did not make it;
-	// resolved: the places below have been looked for.
+	// name is the cgroup's name. moved: the engine was moved there. given: the caller did not
+	// create it. resolved: memoryAt and cpuAt are valid.
 	name     string
 	moved    bool
 	given    bool
 	resolved bool
-	// entered: others were seen in one that was given. proven are the engine's
-	// processes in it at the last look, by pid.
+	// entered: other processes were seen in a given cgroup. proven are the engine's processes in it
+	// at the last check, by pid.
 	entered bool
 	proven  map[int32]Orphan
-	// user is the engine's, as the caller says.
+	// user is the engine's user, from the caller.
 	user *uint32
-	// emptyIn is the first of the looks in a row, by number, in which nobody was in it or below it;
-	// 0: none.
+	// emptyIn is the number of the first of the consecutive looks that found no process in it or
+	// below it; 0: none.
 	emptyIn int
-	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
-	// process tree has to.
+	// memoryAt and cpuAt are the places to read; nil: the cgroup does not account for it, so the
+	// process tree must.
 	memoryAt, cpuAt *cgroupfs.Place
-	// memory and cpu: this call has measured it there.
+	// memory and cpu: this call has measured them there.
 	memory, cpu bool
-	// partial: not all that is below it was looked at.
+	// partial: some cgroups below it were not visited.
 	partial bool
-	// shared is the shared memory that was charged then, in bytes, mapped or not.
+	// shared is the charged shared memory at that time, in bytes, mapped or not.
 	shared int64
-	// ran is how long its processes had run at the time of the last call, in microseconds; taken
-	// is that time.
+	// ran is the CPU time of its processes at the last call, in microseconds; taken is the time of
+	// that call.
 	ran   int64
 	taken time.Time
 }
 
-// countLiving counts the processes in an engine's cgroup, without its reaper. It leaves out those
-// that have ended and that their parents have not waited for, which version 1 lists too. If some
-// may have been left out, there is one at least, unless it is known that there is none.
+// countLiving counts the processes in an engine's cgroup, without its reaper. It skips zombies,
+// which version 1 also lists. If processes may be missing from the list, the result is at least
+// one, unless the cgroup is known to be empty.
 func (m *Meter) countLiving(e *engine, now time.Time) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
@@ -61,14 +61,14 @@ func (m *Meter) countLiving(e *engine, now time.Time) (processes int) {
 	return processes
 }
 
-// errTooManyCgroups says that memory and CPU are known all the same.
+// errTooManyCgroups concerns only processes; memory and CPU are known.
 var errTooManyCgroups = fmt.Errorf("more cgroups are below it than can be looked at (%d, %d deep, all engines' within %v): processes in the others are not counted",
 	mostCgroups, deepestCgroup, descentTime)
 
 var errNotInCgroup = errors.New("the engine is not in this cgroup")
 
-// measureCgroup measures what the engine's cgroup can tell, and notes in e.cgroup what that was.
-// What cannot be read there is left to the process tree, and said in usage.Err.
+// measureCgroup measures the figures that the engine's cgroup provides, and records in e.cgroup
+// which ones it has. The process tree provides the others; their errors are in usage.Err.
 func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Usage) {
 	own, name := &e.cgroup, wanted.Cgroup
 	if own.name != name || own.moved != wanted.Moved || own.given != wanted.Given {
@@ -84,7 +84,7 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	wasResolved := own.resolved
 	usage.Err = m.readOwnCgroup(e, now, usage)
 	if cgroupfs.Absent(usage.Err) && wasResolved {
-		// It was removed. That is as it should be when the engine has ended; looking again tells.
+		// It was removed. That is normal after the end of the engine; a second reading tells.
 		usage.Err = m.readOwnCgroup(e, now, usage)
 	}
 	if wanted.Given {
@@ -96,9 +96,9 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	}
 }
 
-// isLeftElsewhere reports whether the root has ended and nobody is in the cgroup, but the reaper is
-// there: it may have children in other cgroups, such as a daemon of another user, which nobody has
-// moved. The process table shows them.
+// isLeftElsewhere reports whether the root has ended and the cgroup is empty, but the reaper
+// exists. The reaper may have children in other cgroups, such as a daemon of another user that
+// nobody has moved. The process table shows them.
 func (m *Meter) isLeftElsewhere(e *engine, now time.Time) bool {
 	root, err := m.readStat(&m.tracker.scratch, e.key.pid)
 	ended := errors.Is(err, ErrNoProcess) || err == nil && (root.start != e.key.start || root.ended())
@@ -115,7 +115,7 @@ func (m *Meter) readOwnCgroup(e *engine, now time.Time, usage *Usage) error {
 	}
 	err := errors.Join(m.cgroupMemory(e, usage), m.cgroupCPU(e, now, usage))
 	if err != nil && !errors.Is(err, errTooManyCgroups) {
-		own.resolved = false // It may have been made again, or elsewhere.
+		own.resolved = false // It may have been recreated, or be elsewhere.
 	}
 	return err
 }
@@ -146,14 +146,14 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	usage.CacheBytes = min(bytes, cgroupfs.Add(stat.File-stat.Lazy, stat.Slab))
 	usage.MappedBytes = m.filesOf(e)
 	usage.Processes = len(e.inside)
-	if e.reaper.PID != 0 && slices.Contains(e.inside, e.reaper.PID) { // it is not the engine's
+	if e.reaper.PID != 0 && slices.Contains(e.inside, e.reaper.PID) { // not of the engine
 		usage.Processes--
 	}
 	own.memory, own.shared, own.partial = true, stat.Shared, !all
 	if own.moved {
 		usage.MarkBytes = t.scratch.readMark(*own.memoryAt)
 	}
-	e.lazy = stat.Lazy // the lists of anonymous pages do not have it
+	e.lazy = stat.Lazy // the lists of anonymous pages exclude it
 	if !all {
 		usage.Processes = max(1, usage.Processes)
 		return errTooManyCgroups
@@ -161,8 +161,8 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	return nil
 }
 
-// filesOf is what the main process of an engine has mapped of files. It changes little after the
-// start, so it is read at the first, second, fourth … look.
+// filesOf returns the mapped file memory of an engine's main process. It changes little after the
+// start, so it is read at the first, second, fourth … call.
 func (m *Meter) filesOf(e *engine) int64 {
 	if e.looks++; e.looks&(e.looks-1) == 0 {
 		if got, err := m.readMapped(&m.tracker.scratch, e.key.pid); err == nil {
@@ -188,23 +188,23 @@ func (m *Meter) cgroupCPU(e *engine, now time.Time, usage *Usage) error {
 	switch {
 	case (own.moved || own.given) && !own.taken.IsZero():
 		e.cpuTime = cgroupfs.Add(e.cpuTime, max(0, ran-own.ran))
-	case own.given: // others may have been in it before
+	case own.given: // other processes may have used it before
 		if root, err := m.readStat(&m.tracker.scratch, e.key.pid); err == nil && root.start == e.key.start {
 			e.cpuTime = max(e.cpuTime, microseconds(root.total()))
 		}
 	default:
 		e.cpuTime = max(e.cpuTime, ran)
 	}
-	// The first reading is the base for the next; of an engine that ran before, its processes
-	// tell.
+	// The first reading is only the base for the next; for an engine that ran before, its processes
+	// provide the figure.
 	own.cpu = !own.moved || !own.taken.IsZero()
 	own.ran, own.taken = ran, now
 	return nil
 }
 
-// resolve finds the places at which the engine's cgroup is read. As long as the root process lives
-// it must be in that cgroup, or below it: with version 1 each controller may have put it
-// elsewhere, and a cgroup of the same name may be another's.
+// resolve finds the places to read the engine's cgroup. While the root process lives it must be in
+// that cgroup, or below it: with version 1 each controller may have it elsewhere, and a cgroup of
+// the same name may be another engine's.
 func (m *Meter) resolve(e *engine) error {
 	name := e.cgroup.name
 	own, s := &e.cgroup, &m.tracker.scratch
@@ -229,7 +229,7 @@ func (m *Meter) resolve(e *engine) error {
 	at, err := known.Find(main, name)
 	switch {
 	case cgroupfs.Absent(err) && !lives:
-		return nil // It went with its last process.
+		return nil // Removed with its last process.
 	case err != nil:
 		return err
 	}
@@ -267,7 +267,7 @@ func (m *Meter) rootCgroups(e *engine) (cgroupfs.Paths, bool, error) {
 		return nil, false, err
 	}
 	thread := e.key.pid
-	if root.headless() { // the kernel shows that a thread that has ended is at the top
+	if root.headless() { // the kernel shows the root cgroup for an ended thread
 		thread, _ = m.liveThread(s, root)
 	}
 	paths, err := m.cgroupPaths(s, strconv.Itoa(int(thread)))

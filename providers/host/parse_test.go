@@ -55,7 +55,7 @@ func TestParseStat(t *testing.T) {
 	// not a number
 	f("1 (x) S y 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 5")
 	f("1 (x) S 4294967296 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 5") // no pid
-	// more time than there is
+	// an implausible time
 	f("1 (x) S 0 0 0 0 0 0 0 0 0 0 18446744073709551615 0 0 0 0 0 1 0 5")
 	// out of range
 	f("1 (x) S 0 0 0 0 0 0 0 0 0 0 99999999999999999999999999999999 0 0 0 0 0 1 0 5")

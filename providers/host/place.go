@@ -12,19 +12,20 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Place is the place of this process, in addition to the boot: it tells agents of one name apart.
+// Place identifies the place of this process, in addition to the boot: it distinguishes agents of
+// the same name.
 type Place struct {
-	// MachineID is made of /etc/machine-id, which is not to be shown around (machine-id(5));
+	// MachineID is a hash of /etc/machine-id, which must be kept confidential (machine-id(5));
 	// empty: there is none.
 	MachineID string
-	// PIDNamespace is the one in which this process sees others, unique within a boot; empty: the
-	// kernel has none.
+	// PIDNamespace is the pid namespace of this process, unique within a boot; empty: the kernel
+	// has none.
 	PIDNamespace string
-	// Uptime is how long ago the machine was booted; 0: not known.
+	// Uptime is the time since the machine was booted; 0: unknown.
 	Uptime time.Duration
 }
 
-// Place returns the place of this process. What cannot be read is left out.
+// Place returns the place of this process. Unreadable parts stay empty.
 func (m *Meter) Place() Place {
 	var place Place
 	var s scratch

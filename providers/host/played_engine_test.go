@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tests with real processes start this test binary again as an engine. It does what it reads from
-// its standard input, one thing after the other, and says when each is done. So no test has to
-// guess how long anything takes.
+// Tests with real processes start this test binary again as an engine. It executes commands from
+// its standard input one by one, and answers when each is done. So no test has to guess how long
+// anything takes.
 
 // engineVariable in the environment makes the test binary an engine.
 const engineVariable = "BURSAR_TEST_ENGINE"
 
-// What the variable can be.
+// The values of the variable.
 const (
 	obedient = "obedient"
-	// leaderless: the first thread ends, another one does the work.
+	// leaderless: the first thread ends, and another one does the work.
 	leaderless = "leaderless"
-	// idle: a child of an engine, which does nothing until its descriptor 3 is closed.
+	// idle: a child of an engine that does nothing until its descriptor 3 is closed.
 	idle = "idle"
-	// departing: a child that starts an idle one in a session of its own, and ends.
+	// departing: a child that starts an idle one in a new session, and ends.
 	departing = "departing"
-	// burning: a child that uses as many ticks of CPU time as its argument says.
+	// burning: a child that uses the number of ticks of CPU time in its argument.
 	burning = "burning"
 )
 
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// init keeps the first goroutine on the first thread, so that it can end that one.
+// init keeps the first goroutine on the first thread, so that it can end that thread.
 func init() { //nolint:gochecknoinits // before any goroutine has moved, and only where the test plays an engine
 	if os.Getenv(engineVariable) == leaderless {
 		runtime.LockOSThread()
@@ -87,7 +87,7 @@ func obeyWithoutLeader() {
 	}
 }
 
-// obey does what the lines of in say, and answers each.
+// obey executes the commands in the lines of in, and answers each.
 func obey(in io.Reader, out io.Writer) {
 	var held [][]byte
 	children := map[int]*exec.Cmd{}
@@ -119,13 +119,13 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 			memory[i] = 1
 		}
 		*held = append(*held, memory)
-	case "free-lazily": // what it touched last: gives it back with MADV_FREE
+	case "free-lazily": // gives the last touched memory back with MADV_FREE
 		return "done", unix.Madvise((*held)[len(*held)-1], unix.MADV_FREE)
-	case "touch-again": // that
+	case "touch-again": // writes to it again
 		for i := 0; i < len((*held)[len(*held)-1]); i += os.Getpagesize() {
 			(*held)[len(*held)-1][i] = 2
 		}
-	case "untouch": // what it touched last: gives it back at once
+	case "untouch": // gives the last touched memory back at once
 		last := len(*held) - 1
 		err := unix.Munmap((*held)[last])
 		*held = (*held)[:last]
@@ -153,9 +153,9 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		child := exec.Command(os.Args[0], words[1])
 		child.Env = append(os.Environ(), engineVariable+"="+burning)
 		return "done", child.Run()
-	case "burn-unreaped": // ticks of CPU time: has a child use them, for which nobody waits
+	case "burn-unreaped": // ticks of CPU time: has a child use them without reaping it
 		return "done", burnUnreaped(words[1])
-	case "memfd": // MiB: writes a file that is in memory alone, and mapped nowhere
+	case "memfd": // MiB: writes a file that is only in memory and not mapped
 		size, err := strconv.Atoi(words[1])
 		if err != nil {
 			return "", err
@@ -165,7 +165,7 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 			return "", err
 		}
 		return "done", unix.Fallocate(fd, 0, 0, int64(size)<<20)
-	case "daemon": // starts a process that is nobody's child
+	case "daemon": // starts a process and orphans it
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), engineVariable+"="+departing)
 		child.ExtraFiles = []*os.File{os.NewFile(3, "life")}
@@ -180,7 +180,7 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		}
 		children[child.Process.Pid] = child
 		return strconv.Itoa(child.Process.Pid), nil
-	case "vfork": // a program whose start takes as long as somebody has a lease on its file
+	case "vfork": // a program whose start blocks while a lease on its file exists
 		go func() { _ = exec.Command(words[1]).Run() }()
 	case "kill", "kill-unreaped":
 		pid, err := strconv.Atoi(words[1])
@@ -191,7 +191,7 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 			return "", err
 		}
 		if words[0] == "kill" {
-			_ = children[pid].Wait() // It says that the child was killed.
+			_ = children[pid].Wait() // It reports that the child was killed.
 			return "done", nil
 		}
 		return "done", retried(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
@@ -209,8 +209,8 @@ func depart() error {
 	return child.Start()
 }
 
-// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel
-// that it does not ask how its children end.
+// burnUnreaped has a child use that many ticks. From then on this process tells the kernel to reap
+// its children automatically.
 func burnUnreaped(ticks string) error {
 	signal.Ignore(unix.SIGCHLD)
 	life, held, err := os.Pipe()
@@ -300,8 +300,8 @@ type realEngine struct {
 	out     *bufio.Scanner
 }
 
-// startEngine starts this binary as an engine, in a process group of its own or not as attributes
-// say. At the end of the test it and all its children are gone.
+// startEngine starts this binary as an engine, with the given attributes for process groups and
+// sessions. At the end of the test it and all its children are gone.
 func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *realEngine {
 	t.Helper()
 	e := &realEngine{T: t, command: exec.Command(os.Args[0])}
@@ -326,20 +326,20 @@ func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *re
 	}
 	_ = life.Close()
 	t.Cleanup(func() {
-		_ = hold.Close() // Ends the idle children.
+		_ = hold.Close() // ends the idle children
 		e.kill()
 	})
 	e.do("hello")
 	return e
 }
 
-// kill ends the engine's root with SIGKILL and waits for it. Again is fine.
+// kill ends the engine's root with SIGKILL and reaps it. It may be called again.
 func (e *realEngine) kill() {
 	_ = e.command.Process.Kill()
 	_ = e.command.Wait()
 }
 
-// do has the engine do something, and returns its answer.
+// do sends the engine a command, and returns its answer.
 func (e *realEngine) do(format string, arguments ...any) string {
 	e.Helper()
 	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
@@ -354,7 +354,7 @@ func (e *realEngine) do(format string, arguments ...any) string {
 	return e.out.Text()
 }
 
-// identity is the engine's root.
+// identity returns the identity of the engine's root.
 func (e *realEngine) identity(meter *Meter) Identity {
 	e.Helper()
 	identity, err := meter.Identify(int32(e.command.Process.Pid))

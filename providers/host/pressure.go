@@ -15,7 +15,7 @@ import (
 
 // stall is pressure stall information over the last 10 s, in hundredths of a percent (the kernel's
 // accounting/psi): the share of time in which some task, or all tasks at once, waited for the
-// resource. Nil: the kernel does not tell.
+// resource. Nil: the kernel does not report it.
 type stall struct {
 	some, full *int32
 }
@@ -42,7 +42,7 @@ func parsePressure(data []byte) (stall, error) {
 		switch string(kind) {
 		case "some":
 			got.some = &hundredths
-		case "full": // For CPU since Linux 5.13, and without meaning there.
+		case "full": // For CPU since Linux 5.13, but meaningless there.
 			got.full = &hundredths
 		}
 	}
@@ -52,16 +52,16 @@ func parsePressure(data []byte) (stall, error) {
 	return got, nil
 }
 
-// readPressure reads one file.
+// readPressure reads one pressure file.
 func (s *scratch) readPressure(file string) (stall, error) {
 	data, err := s.read(file)
 	return pressureIn(file, data, err)
 }
 
-// pressureIn parses what was read of a file. It is no error if there is nothing to know: a kernel
-// that is too old (before 4.20) has no file; one that was built or started without the accounting
-// (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off
-// (cgroup.pressure, since 6.1) has none; and a cgroup that was just removed is gone.
+// pressureIn parses the content of a pressure file. Missing information is no error: a kernel
+// before 4.20 has no file. A kernel that was built or booted without the accounting (psi=0) has no
+// file, or fails to read it (before 5.2). A cgroup with cgroup.pressure off (since 6.1), and a
+// removed cgroup, have no file either.
 func pressureIn(file string, data []byte, err error) (stall, error) {
 	if cgroupfs.Absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return stall{}, nil
@@ -76,7 +76,7 @@ func pressureIn(file string, data []byte, err error) (stall, error) {
 	return got, nil
 }
 
-// worse keeps the higher of each figure.
+// worse keeps the higher value of each figure.
 func (a stall) worse(b stall) stall {
 	higher := func(x, y *int32) *int32 {
 		if x == nil || y != nil && *y > *x {
@@ -87,9 +87,9 @@ func (a stall) worse(b stall) stall {
 	return stall{some: higher(a.some, b.some), full: higher(a.full, b.full)}
 }
 
-// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only
-// the cgroupfs.Unified hierarchy has pressure files, on a hybrid machine too. With an error it
-// returns the worst of those it could read.
+// pressureOf returns the maximum of the machine's pressure and that of each cgroup on the path.
+// Only the cgroupfs.Unified hierarchy has pressure files, on a hybrid machine, too. If it returns
+// an error, the result covers the readable files.
 func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
 	worst, problem := s.readPressure(filepath.Join(m.proc, "pressure", resource))
 	at, found, err := m.locate(s, cgroupfs.Unified)
@@ -104,19 +104,19 @@ func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
 	return worst, problem
 }
 
-// pressureGate tells from the figures whether the machine is under pressure: at once when one of
-// them is above its threshold, no longer after all have been back for the hold time.
+// pressureGate decides whether the machine is under pressure. It closes as soon as a figure is
+// above its threshold, and opens when all figures have been back for the hold time.
 type pressureGate struct {
 	some, full int32
 	hold       time.Duration
 
 	closed bool
-	// since is when the figures came back below the thresholds; zero: they have not.
+	// since is the time when the figures came back below the thresholds; zero: not yet.
 	since time.Time
 }
 
-// update takes a measurement. One that is not wholly known can say that there is pressure, but not
-// that it is over.
+// update takes a measurement and reports whether the gate is closed. An incomplete measurement can
+// close the gate, but not open it.
 func (g *pressureGate) update(now time.Time, figures stall, known bool) bool {
 	above := figures.some != nil && *figures.some > g.some || figures.full != nil && *figures.full > g.full
 	switch {

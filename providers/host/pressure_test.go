@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPressureBeginsAtOnceAndEndsAfterTheHold drives the gate through a bad moment, as samples 20
-// s apart see it.
+// TestPressureBeginsAtOnceAndEndsAfterTheHold drives the gate through a short stall, with samples
+// 20 s apart.
 func TestPressureBeginsAtOnceAndEndsAfterTheHold(t *testing.T) {
 	gate := pressureGate{some: 1000, full: 100, hold: time.Minute}
 	now := time.Unix(0, 0)
@@ -76,8 +76,8 @@ func TestStallsWithPlentyOfMemoryAreNoPressure(t *testing.T) {
 	}
 }
 
-// TestKernelsWithoutPressure plays the errors of open and read if there is no such accounting, and
-// if it may not be read.
+// TestKernelsWithoutPressure simulates the errors of open and read if the accounting is absent, or
+// may not be read.
 func TestKernelsWithoutPressure(t *testing.T) {
 	for _, test := range []struct {
 		why  string
@@ -102,8 +102,8 @@ func TestKernelsWithoutPressure(t *testing.T) {
 	}
 }
 
-// TestPressureGate drives the gate through any weather. It is closed from a figure above its
-// threshold on, and opens after a sample only if that one and all others within the hold time
+// TestPressureGate drives the gate through random measurements. It is closed from a figure above
+// its threshold on. It opens after a sample only if that sample and all others within the hold time
 // before it were known and not above.
 func TestPressureGate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

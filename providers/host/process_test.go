@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realMeter measures this machine; its clock is moved by hand.
+// realMeter measures this machine; the test moves its clock.
 func realMeter(t *testing.T, options Options) (*Meter, *time.Time) {
 	t.Helper()
 	now := time.Unix(0, 0)
@@ -26,7 +26,7 @@ func realMeter(t *testing.T, options Options) (*Meter, *time.Time) {
 	return meter, &now
 }
 
-// measured returns the engine's usage 5 s after the last.
+// measured returns the engine's usage 5 s after the last call.
 func measured(t *testing.T, meter *Meter, now *time.Time, engine Engine) Usage {
 	t.Helper()
 	*now = now.Add(5 * time.Second)
@@ -42,7 +42,7 @@ func (e *realEngine) engine(meter *Meter) Engine {
 	return Engine{ID: "a", PID: root.PID, StartTime: root.StartTime}
 }
 
-// expect checks what is exact.
+// expect checks the exact figures.
 func expect(t *testing.T, when string, usage Usage, alive bool, processes int) {
 	t.Helper()
 	if usage.Alive != alive || usage.Processes != processes {
@@ -79,8 +79,7 @@ func TestKillingAnEngineLeavesItsOrphans(t *testing.T) {
 	expect(t, "and later", measured(t, meter, now, engine), false, 2)
 }
 
-// TestOrphansAreFoundBySession: the agent starts, or starts again, when the engine's root has gone
-// already.
+// TestOrphansAreFoundBySession: the agent starts, or restarts, after the engine's root has ended.
 func TestOrphansAreFoundBySession(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, &unix.SysProcAttr{Setsid: true})
@@ -152,15 +151,14 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestCPUTimeOfChildrenThatEndedIsKept: an engine whose work is done by children that come and go
-// has used their time.
+// TestCPUTimeOfChildrenThatEndedIsKept: the CPU time of short-lived children counts as the
+// engine's.
 func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
 	measured(t, meter, now, engine)
-	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something
-	// too.
+	// 20 ticks of 10 ms in 5 s are 40 millis; starting and reaping a child costs something, too.
 	for _, command := range []string{"burn 20", "burn-child 20"} {
 		e.do("%s", command)
 		if usage := measured(t, meter, now, engine); usage.CPUMillis < 40 || usage.CPUMillis > 120 || usage.Processes != 1 {
@@ -176,7 +174,7 @@ func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 }
 
 // TestMemoryTouchedSlowlyGrowsUnreclaimable measures an engine's process tree while the engine
-// takes one piece after the other.
+// allocates memory step by step.
 func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -185,8 +183,7 @@ func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 
 const (
 	step = 16 << 20
-	// slack is what an engine of these tests may use for itself, and what the kernel's counters
-	// may lag behind.
+	// slack covers the test engine's own memory, and the lag of the kernel's counters.
 	slack = 4 << 20
 )
 
@@ -225,14 +222,14 @@ func TestPageCacheIsReclaimable(t *testing.T) {
 	grown, held := usage.UnreclaimableBytes-base.UnreclaimableBytes, usage.MemoryBytes-base.MemoryBytes
 	want := int64(0)
 	if inMemory(t, filepath.Dir(file)) {
-		want = 64 << 20 // If /tmp is in memory, the file is not page cache but shared memory.
+		want = 64 << 20 // If /tmp is in memory, the file is shared memory, not page cache.
 	}
 	if grown < want-slack || grown > want+slack || held < 64<<20-slack {
 		t.Errorf("64 MiB of a file mapped: held grew by %d MiB, unreclaimable by %d MiB", held>>20, grown>>20)
 	}
 }
 
-// inMemory reports whether files in a directory are kept in memory only.
+// inMemory reports whether files in a directory are kept only in memory.
 func inMemory(t *testing.T, directory string) bool {
 	t.Helper()
 	var system unix.Statfs_t
@@ -242,8 +239,8 @@ func inMemory(t *testing.T, directory string) bool {
 	return system.Type == unix.TMPFS_MAGIC || system.Type == unix.RAMFS_MAGIC
 }
 
-// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has
-// changed nothing of it.
+// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has not
+// modified it.
 func TestForkedProcessesShareTheirMemory(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	script := `x=$(head -c 33554432 /dev/zero | tr '\0' x); exec 3<&0; echo; read _; (echo; read _ <&3) & read _; exit`
@@ -260,7 +257,7 @@ func TestForkedProcessesShareTheirMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close() // Ends both.
+		_ = in.Close() // ends both
 		_ = shell.Process.Kill()
 		_ = shell.Wait()
 	})
@@ -295,7 +292,7 @@ func TestForkedProcessesShareTheirMemory(t *testing.T) {
 	}
 }
 
-// TestThisMachine measures the machine the test runs on.
+// TestThisMachine measures the machine that the test runs on.
 func TestThisMachine(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	capacity, err := meter.Capacity(t.Context())
@@ -327,8 +324,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// realCgroup makes a cgroup with a memory controller, if this machine and this user can; else it
-// returns "".
+// realCgroup creates a cgroup with a memory controller, or returns "" if this machine or this user
+// cannot.
 func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string) {
 	t.Helper()
 	var s scratch
@@ -361,10 +358,10 @@ func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string
 	return "", ""
 }
 
-// TestHeadroomInACgroup is the sum that the agent makes, on the kernel's own figures: what is
-// available in a cgroup with a limit, less what an engine in it was promised and has not touched.
-// It must stay the same while the engine touches its memory slowly, and while it fills the page
-// cache. A limit makes the figures independent of what else the machine does.
+// TestHeadroomInACgroup computes the agent's headroom from the kernel's own figures: the available
+// memory in a cgroup with a limit, minus the promised and untouched memory of an engine in it. It
+// must stay the same while the engine touches its memory slowly, and while it fills the page cache.
+// The limit makes the figures independent of other activity on the machine.
 func TestHeadroomInACgroup(t *testing.T) {
 	const limit, entitled = 512 << 20, 256 << 20
 	finder, _ := realMeter(t, Options{})
@@ -410,7 +407,7 @@ func TestHeadroomInACgroup(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "large")
 	if inMemory(t, filepath.Dir(file)) {
-		return // Not page cache.
+		return // not page cache
 	}
 	before := measured(t, meter, now, engine)
 	e.do("write %s 64", file)

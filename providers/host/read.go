@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratch reads small kernel files into one piece of memory that it keeps, since a pass over the
-// process table reads thousands. It belongs to one goroutine.
+// scratch reads small kernel files into a reused buffer, because a pass over the process table
+// reads thousands. It belongs to one goroutine.
 type scratch struct {
 	memory []byte
 }
@@ -27,7 +27,7 @@ func (s *scratch) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer func() { _ = unix.Close(fd) }() // Nothing was written: closing cannot lose anything.
+	defer func() { _ = unix.Close(fd) }() // Nothing was written, so closing cannot lose data.
 	if s.memory == nil {
 		s.memory = make([]byte, 8<<10)
 	}
@@ -59,7 +59,7 @@ func retried(call func() error) error {
 	}
 }
 
-// pids lists the process table's ids.
+// pids lists the pids in the process table.
 func pids(proc string, to []int32) ([]int32, error) {
 	directory, err := os.Open(proc) //nolint:gosec // it comes from Options
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reaped is a machine on which the process 90 has started an engine, whose main process is 100.
+// reaped is a machine on which the process 90 has started an engine with the main process 100.
 func reaped(t *testing.T) (run func(pid, parent, session int32), machine *machine) {
 	t.Helper()
 	machine = newMachine(t)
@@ -35,8 +35,8 @@ func lookAt(t *testing.T, machine *machine, meter *Meter, engines ...Engine) []U
 	return usages
 }
 
-// What the kernel has given to the engine's reaper is the engine's, also if nobody has seen it with
-// its first parent.
+// The processes that the kernel gave to the engine's reaper are the engine's, even if they were
+// never seen with their first parent.
 func TestWhatAReaperGetsIsItsEngines(t *testing.T) {
 	run, machine := reaped(t)
 	meter := machine.meter(Options{})
@@ -54,14 +54,14 @@ func TestWhatAReaperGetsIsItsEngines(t *testing.T) {
 	}
 	machine.remove("proc/100")
 	expect(t, "without its main process", lookAt(t, machine, meter, engine)[0], false, 2)
-	machine.remove("proc/90") // and so is run -9
+	machine.remove("proc/90") // run -9 is gone, too
 	run(101, 1, 101)
 	usage = lookAt(t, machine, meter, engine)[0]
 	expect(t, "without its reaper", usage, false, 2)
 	if usage.Reaped {
 		t.Error("its reaper is seen")
 	}
-	again := machine.meter(Options{}) // of an agent that was restarted
+	again := machine.meter(Options{}) // of a restarted agent
 	engine.Left = usage.Orphans
 	expect(t, "after a restart", lookAt(t, machine, again, engine)[0], false, 2)
 	expect(t, "and later", lookAt(t, machine, again, engine)[0], false, 2)
@@ -71,7 +71,7 @@ func TestWhatAReaperGetsIsItsEngines(t *testing.T) {
 	expect(t, "nothing was known", lookAt(t, machine, machine.meter(Options{}), Engine{ID: "a", PID: 100, StartTime: 100})[0], false, 0)
 }
 
-// A number proves nothing: another process may have it, and two engines may name one reaper.
+// A pid proves nothing: another process may have it, and two engines may name one reaper.
 func TestWhatIsNotAnEnginesReaper(t *testing.T) {
 	run, machine := reaped(t)
 	run(101, 90, 101)
@@ -101,7 +101,7 @@ func TestWhatIsNotAnEnginesReaper(t *testing.T) {
 	}
 }
 
-// An engine's keeper is in its cgroup and is no process of the engine.
+// An engine's keeper is in its cgroup but is no process of the engine.
 func TestAReaperInTheCgroupIsNotCounted(t *testing.T) {
 	run, machine := reaped(t)
 	machine.write("proc/self/mountinfo", "36 25 0:32 / /sys/fs/cgroup rw - cgroup2 none rw\n")
@@ -126,7 +126,8 @@ func TestAReaperInTheCgroupIsNotCounted(t *testing.T) {
 	expect(t, "its keeper is left", lookAt(t, machine, meter, engine)[0], false, 0)
 }
 
-// Under hidepid the reaper of another user's engine cannot be seen, nor what it looks after.
+// Under hidepid the reaper of another user's engine is invisible, and so are the processes below
+// it.
 func TestAnEngineWhoseReaperIsHiddenLives(t *testing.T) {
 	run, machine := reaped(t)
 	meter := machine.meter(Options{})

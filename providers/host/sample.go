@@ -16,21 +16,21 @@ import (
 type Sample struct {
 	Time time.Time
 	// MemoryTotalBytes is the machine's memory, or the lowest cgroup limit on the path.
-	// MemoryAvailableBytes is what could be used without swapping: the least of the machine's and
-	// of what each of those limits leaves.
+	// MemoryAvailableBytes is the memory that can be used without swapping: the minimum of the
+	// machine's and of the room under each of those limits.
 	MemoryTotalBytes     *int64
 	MemoryAvailableBytes *int64
-	// MemorySafetyBytes is Options.SafetyBytes as it applies.
+	// MemorySafetyBytes is the effective Options.SafetyBytes.
 	MemorySafetyBytes int64
-	// CPUTotalMillis is the CPU within every limit. CPUUsedMillis is the part of it that could not
-	// be had since the last Sample: it was in use here, or elsewhere if the machine is busier than
-	// the limit shows. Nil in the first.
+	// CPUTotalMillis is the CPU within every limit. CPUUsedMillis is the part of it that was
+	// unavailable since the last Sample: used under the limit, or used elsewhere if the machine is
+	// busier than the limit shows. Nil in the first Sample.
 	CPUTotalMillis *int64
 	CPUUsedMillis  *int64
 	// Load1Millis is the load average over one minute, in thousandths.
 	Load1Millis *int64
-	// Pressure stall information over 10 s, in hundredths of a percent: the worst of the machine
-	// and of each cgroup on the path. Also nil if the kernel has none, which is not in Degraded.
+	// Pressure stall information over 10 s, in hundredths of a percent: the maximum of the machine
+	// and of each cgroup on the path. Also nil if the kernel has none; that is not in Degraded.
 	MemorySomeAvg10 *int32
 	MemoryFullAvg10 *int32
 	CPUSomeAvg10    *int32
@@ -38,33 +38,33 @@ type Sample struct {
 	Pressure bool
 	// SwapTotalBytes and SwapUsedBytes are the whole machine's.
 	SwapTotalBytes, SwapUsedBytes *int64
-	// HugePagesTotalBytes is memory set aside for huge pages, which is no part of
-	// MemoryTotalBytes; of that, HugePagesFreeBytes is not in use and not promised to who mapped
-	// it.
+	// HugePagesTotalBytes is memory reserved for huge pages; MemoryTotalBytes excludes it.
+	// HugePagesFreeBytes is the part that is neither in use nor promised to a process that has
+	// mapped it.
 	HugePagesTotalBytes, HugePagesFreeBytes *int64
-	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory
-	// had run out: the machine's, or that of any cgroup. Also nil if the kernel does not count
-	// them (before 4.13), which is not in Degraded.
+	// OutOfMemoryKills is the number of processes that the kernel has killed since boot because the
+	// machine, or a cgroup, was out of memory. Also nil if the kernel does not count them (before
+	// 4.13); that is not in Degraded.
 	OutOfMemoryKills *int64
-	// Processes there are, those that have ended and are not yet reaped included. 0: unknown.
+	// Processes is the number of processes, including zombies. 0: unknown.
 	Processes int
-	// Degraded has what could not be read, by source; nil if all could.
+	// Degraded maps sources that could not be read to their errors; nil if there are none.
 	Degraded map[string]string
 }
 
-// sampler is what Sample keeps between calls.
+// sampler is the state of Sample between calls.
 type sampler struct {
 	scratch scratch
 	gate    pressureGate
 	cpu     cpuSample
 }
 
-// cpuSample is the last state of the counters that CPU use is computed from.
+// cpuSample is the last state of the CPU counters.
 type cpuSample struct {
 	taken bool
 	time  time.Time
 	facts cpuFacts
-	// cgroups has the microseconds that the limited cgroups had run, by directory.
+	// cgroups maps the directories of limited cgroups to their CPU time in microseconds.
 	cgroups map[string]int64
 }
 
@@ -92,8 +92,8 @@ func (m *Meter) Sample(context.Context) Sample {
 	return sample
 }
 
-// sampleMemory leaves total and available unknown if a limit cannot be read: they could be
-// anything below.
+// sampleMemory leaves total and available unknown if a limit cannot be read: that limit could have
+// any value.
 func (m *Meter) sampleMemory(sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
 	memory, err := m.machineMemory(s, degraded)
@@ -109,10 +109,10 @@ func (m *Meter) sampleMemory(sample *Sample, degraded *degradations) {
 	}
 }
 
-// withinLimits is what the limits on the path leave of the machine's memory; available is nil if it
-// is not known. Memory that is lazily freed is not available, on any level, except for those pages
-// that the last Engines left out of an engine's unreclaimable memory: that engine may have them
-// back, and its promise has them.
+// withinLimits returns the memory within the limits on the path; available is nil if unknown.
+// Lazily freed memory is not available on any level, with one exception: pages that the last
+// Engines excluded from an engine's unreclaimable memory. That engine may claim them back, and its
+// promise covers them.
 func (m *Meter) withinLimits(s *scratch, memory memoryFacts, degraded *degradations) (total int64, available *int64, err error) {
 	limits, err := m.memoryLimits(s, degraded)
 	if err != nil {
@@ -139,8 +139,8 @@ func (m *Meter) withinLimits(s *scratch, memory memoryFacts, degraded *degradati
 	return total, available, nil
 }
 
-// readHeld is what a cgroup holds that the kernel cannot take back, and the part of the remainder
-// that is lazily freed. If one of its two files makes no sense, the other one tells.
+// readHeld returns a cgroup's memory that the kernel cannot reclaim, and the lazily freed part of
+// the rest. If one of its two files is malformed, it uses the other one.
 func (s *scratch) readHeld(at cgroupfs.Place, degraded *degradations) (held, lazy int64, err error) {
 	usage, err := s.readUsage(at)
 	if err != nil && !errors.Is(err, errMalformed) {
@@ -163,7 +163,7 @@ func (s *scratch) readHeld(at cgroupfs.Place, degraded *degradations) (held, laz
 	return stat.Held(usage), stat.Lazy, nil
 }
 
-// orOdd is an error, or else that a figure is out of range.
+// orOdd returns the error, or otherwise one that reports a figure out of range.
 func orOdd(err error, what string) error {
 	if err != nil {
 		return err
@@ -171,12 +171,12 @@ func orOdd(err error, what string) error {
 	return fmt.Errorf("%s: %w: out of range: left out", what, errMalformed)
 }
 
-// Available is the MemoryAvailableBytes that a Sample would have now, in bytes. It takes some 0.1
-// ms and may be called at any time from any goroutine: for the moment at which a grant is decided
-// on, for which the last Sample is too old.
+// Available returns the current value of Sample.MemoryAvailableBytes, in bytes. It takes about 0.1
+// ms and may be called at any time from any goroutine. It is for the moment of a grant decision,
+// when the last Sample is too old.
 func (m *Meter) Available(context.Context) (int64, error) {
 	var s scratch
-	var degraded degradations // single odd figures are a Sample's to tell
+	var degraded degradations // a Sample reports single odd figures
 	memory, err := m.machineMemory(&s, &degraded)
 	if err != nil {
 		return 0, fmt.Errorf("measuring the machine's memory: %w", err)
@@ -231,8 +231,8 @@ func (m *Meter) sampleCPU(sample *Sample, degraded *degradations) {
 	m.sampler.cpu = now
 }
 
-// cgroupsCPU reads how long the limited cgroups have run. In version 1 a controller of its own
-// counts that, and it may have other cgroups: a missing one is left out.
+// cgroupsCPU reads the CPU time of the limited cgroups. In version 1 a separate controller counts
+// it, which may have other cgroups: a missing one is left out.
 func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	ran := make(map[string]int64, len(limits))
 	for _, limit := range limits {
@@ -257,15 +257,15 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	return ran, nil
 }
 
-// unused is the CPU that was not used since the earlier sample: the least of the machine's and of
-// what each limit left. Unknown in the first sample, if nothing was counted in between, and if
-// processors came or went.
+// unused returns the unused CPU since the earlier sample: the minimum of the machine's and of the
+// room under each limit. It is unknown in the first sample, if the counters have not moved, and if
+// the number of processors has changed.
 func (s cpuSample) unused(earlier cpuSample, limits []limit) (int64, bool) {
 	busy, idle := s.facts.busy-earlier.facts.busy, s.facts.idle-earlier.facts.idle
 	if !earlier.taken || s.facts.odd != nil || earlier.facts.odd != nil || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
 		return 0, false
 	}
-	// The kernel's count of idle time can step back a little.
+	// The kernel's idle time counter can step back a little.
 	share := max(0, idle) / (busy + max(0, idle))
 	left := int64(math.Round(share * float64(s.facts.millis())))
 	elapsed := s.time.Sub(earlier.time).Microseconds()
@@ -279,8 +279,7 @@ func (s cpuSample) unused(earlier cpuSample, limits []limit) (int64, bool) {
 	return left, true
 }
 
-// plenty reports whether more than that percentage of the memory is available. What is not known
-// is not plenty.
+// plenty reports whether more than percent of the memory is available; false if that is unknown.
 func (s *Sample) plenty(percent int) bool {
 	if s.MemoryTotalBytes == nil || s.MemoryAvailableBytes == nil {
 		return false
@@ -294,10 +293,10 @@ func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
 	if err == nil {
 		sample.MemorySomeAvg10, sample.MemoryFullAvg10 = memory.some, memory.full
 	}
-	// One level that makes no sense must not keep the gate closed for ever.
+	// A malformed file on one level must not keep the gate closed for ever.
 	told := err == nil || memory.some != nil
 	if sample.plenty(m.options.ScarcePercent) {
-		memory = stall{} // whatever they waited for, it was not that memory was short
+		memory = stall{} // the stalls had another cause than a lack of memory
 	}
 	sample.Pressure = m.sampler.gate.update(sample.Time, memory, told)
 	cpu, cpuErr := m.pressureOf(s, "cpu")

@@ -12,8 +12,8 @@ import (
 
 // TestEngines runs the scripts in testdata/engines. Their commands:
 //
-//	run       adds processes, or changes them, one on a line: PID PARENT and what differs from
-//	          the default, of start (ticks after boot; PID), session and group (1), own and
+//	run       adds processes, or changes them, one on a line: PID PARENT and differences
+//	          from the default in start (ticks after boot; PID), session and group (1), own and
 //	          children (ticks of CPU time; 0), anon, file, shared and swap (MiB; 0), state (S),
 //	          threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent),
 //	          lazy (MiB that MADV_FREE gave back; 0), highest (VmHWM, MiB), uid (1000)
@@ -136,7 +136,7 @@ func own(machine *machine, meter *Meter, d *datadriven.TestData) string {
 	return strings.ReplaceAll(out.String(), machine.root, "")
 }
 
-// fakeProcess is what a machine of the tests writes below proc/PID.
+// fakeProcess is a process that a test machine writes below proc/PID.
 type fakeProcess struct {
 	pid, parent, session, group int32
 	start, own, children        uint64
@@ -146,13 +146,13 @@ type fakeProcess struct {
 	uid                         uint64
 	// In KiB.
 	anon, file, shared, swap int64
-	// highest is VmHWM, 0: as much as it has; lazy is what it has given back with MADV_FREE.
+	// highest is VmHWM (0: the current RAM); lazy is the memory given back with MADV_FREE.
 	highest, lazy int64
-	// pss is -1 for a process that cannot be looked into; swappss is of what is in swap.
+	// pss is -1 for a process that may not be inspected; swappss is the part in swap.
 	pss, swappss int64
 }
 
-// changed takes the settings of a script's line.
+// changed applies the settings of a script's line.
 func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
 	t.Helper()
 	fields := strings.Fields(line)

@@ -6,51 +6,51 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Only page tables tell what several processes share, and what one of them has given back with
-// MADV_FREE: the kernel divides each page by the number of times it is mapped (its
-// "proportional set size" in /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB
-// (measured, Linux 6.18), so it is made only if the double count could be large, and for no more
-// than a small part of the time.
+// Only page tables show which pages several processes share, and which pages a process has given
+// back with MADV_FREE: the kernel divides each page by its number of mappings (the "proportional
+// set size" in /proc/PID/smaps_rollup). That walk costs about 10 ms per GiB (measured on Linux
+// 6.18). So Engines makes it only if the double count could be large, and only for a small part of
+// the time.
 
-// worthSharing is the double count, in bytes, below which the walk is not made.
+// worthSharing is the smallest double count, in bytes, that justifies a walk.
 const worthSharing = 16 << 20
 
-// sharesPart is the part of one core that the walks may take: the time since the last pass divided
-// by this.
+// sharesPart bounds the walks to the fraction 1/sharesPart of one core, over the time since the
+// last pass.
 const sharesPart = 64
 
-// firstShares is the time that the walks may take in the first pass.
+// firstShares is the time for walks in the first pass.
 const firstShares = 100 * time.Millisecond
 
-// walkPatience is how long a pass waits for one walk. It takes a lock of the process that others
-// can hold for as long as they like: a process that waits for a file system that hangs may keep it
+// walkPatience is how long a pass waits for one walk. The walk takes a lock of the process, which
+// other threads can hold for any time: a process that waits for a hanging file system may hold it
 // for ever.
 const walkPatience = time.Second
 
-// shares remembers the outcome of walks.
+// shares keeps the results of walks.
 type shares struct {
 	known map[shareKey]*share
 	now   func() time.Time
 	// patience is walkPatience.
 	patience time.Duration
-	// budget is the time left for walks. A walk is not broken off: what it takes too long is
-	// missing in the next passes.
+	// budget is the time left for walks. A walk is not interrupted: its excess time is subtracted
+	// from the next passes.
 	budget time.Duration
 	begun  bool
-	// at is when the last pass was.
+	// at is the time of the last pass.
 	at time.Time
-	// lazyLeft is the machine's lazily freed memory, in bytes, of which this pass has not found yet
-	// whose it is.
+	// lazyLeft is the part of the machine's lazily freed memory, in bytes, that this pass has not
+	// attributed yet.
 	lazyLeft int64
-	// exhausted: a family was denied its walk in this pass.
+	// exhausted: this pass has refused a walk to a family.
 	exhausted bool
-	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in
+	// unsupported: the kernel (before 5.4) does not distinguish the kinds of memory in
 	// smaps_rollup.
 	unsupported bool
-	// pending is the walk that a pass did not wait for to its end; nil: none. There is at most
-	// one, so that processes that hang cost one thread, however many they are.
+	// pending is a walk that exceeded the patience of a pass; nil: none. There is at most one, so
+	// that hanging processes, however many, cost only one thread.
 	pending *pageWalk
-	// scratch is that of the walks; nil while one is pending, which has it.
+	// scratch belongs to the walks; nil while a pending walk uses it.
 	scratch *scratch
 }
 
@@ -64,8 +64,7 @@ type share struct {
 	proportional
 
 	fingerprint uint64
-	// sumSwapped is what the family's processes had in swap together, shared pages counted several
-	// times.
+	// sumSwapped is the total swap of the family's processes; shared pages count several times.
 	sumSwapped int64
 	// used: a pass since begin has asked for it.
 	used bool
@@ -74,12 +73,12 @@ type share struct {
 // proportional is the memory of some processes, each page divided by the number of processes that
 // share it, in bytes.
 type proportional struct {
-	// bytes is anonymous and shared memory, in RAM and in swap; swapped is the part in swap. lazy
-	// is the part that was given back with MADV_FREE and is still there, undivided.
+	// bytes is anonymous and shared memory, in RAM and in swap. swapped is the part in swap. lazy
+	// is the part that was given back with MADV_FREE and not reclaimed yet, undivided.
 	bytes, swapped, lazy int64
 }
 
-// begin starts a pass that comes so long after the last; 0: the first.
+// begin starts a pass; elapsed is the time since the last one, 0 for the first.
 func (s *shares) begin(elapsed time.Duration, now func() time.Time) {
 	if s.known == nil {
 		s.known = map[shareKey]*share{}
@@ -96,7 +95,7 @@ func (s *shares) begin(elapsed time.Duration, now func() time.Time) {
 	}
 }
 
-// end forgets families that are gone.
+// end removes families that no longer exist.
 func (s *shares) end() {
 	for key, of := range s.known {
 		if !of.used {
@@ -106,12 +105,12 @@ func (s *shares) end() {
 	}
 }
 
-// familyMemory returns what a family holds, and the certain part of it. They differ if the family
-// may share memory and the amount is not known: then they are the sum, and what its largest
-// process has.
+// familyMemory returns a family's memory, and the certain part of it. They differ if the family may
+// share memory and the amount is unknown: they are then the sum, and the memory of its largest
+// process.
 func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	s := &m.tracker.shares
-	// Shared memory can be mapped several times in one process: a Java heap of ZGC is.
+	// A process can map shared memory several times: a Java heap of ZGC does.
 	double := max(kin.sum-kin.largest, kin.shared)
 	if kin.outside {
 		double = kin.sum
@@ -135,11 +134,11 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	var use treeUse
 	known := of.fingerprint == kin.fingerprint
 	switch {
-	case alone && double <= worthSharing: // it only may have given memory back
+	case alone && double <= worthSharing: // the only doubt is memory given back
 		use = treeUse{held: kin.sum, unreclaimable: kin.sum, swapped: kin.swapped}
 	case known:
 		bytes := min(of.bytes, kin.sum)
-		// What went to swap since counts as this family's alone: then what is available is too
+		// Memory swapped since then counts as this family's alone: the available memory is then too
 		// low.
 		swapped := of.swapped + max(0, kin.swapped-of.sumSwapped)
 		use = treeUse{held: bytes, unreclaimable: bytes, swapped: min(swapped, kin.swapped, bytes)}
@@ -159,7 +158,8 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	return use
 }
 
-// look returns what is known of a family, and whether its page tables were walked for that now.
+// look returns the known share of a family, and whether it has just walked the family's page
+// tables.
 func (m *Meter) look(key shareKey, kin *family) (of *share, looked bool) {
 	s := &m.tracker.shares
 	if of = s.known[key]; of == nil {
@@ -174,8 +174,8 @@ func (m *Meter) look(key shareKey, kin *family) (of *share, looked bool) {
 	return of, m.walkPages(key, kin)
 }
 
-// without leaves out of what a family holds what a walk found to be given back, as far as the
-// machine still has so much of that.
+// without subtracts the lazily freed memory that a walk has found from a family's memory, as far as
+// the machine still has that much.
 func (s *shares) without(of *share, use treeUse) treeUse {
 	use.lazy = min(of.lazy, s.lazyLeft, use.unreclaimable-use.swapped)
 	use.unreclaimable -= use.lazy
@@ -183,9 +183,9 @@ func (s *shares) without(of *share, use treeUse) treeUse {
 	return use
 }
 
-// touchedAgain counts what the processes in an engine's cgroup have written to again after they had
-// given it back with MADV_FREE. Such pages stay on the list of file pages until the kernel looks
-// for memory there, so that the lists of anonymous pages miss them. Page tables tell.
+// touchedAgain counts pages that processes in an engine's cgroup gave back with MADV_FREE and then
+// wrote to again. Such pages stay on the list of file pages until the kernel reclaims there, so the
+// lists of anonymous pages miss them. Page tables show them.
 func (m *Meter) touchedAgain(e *engine, usage *Usage) {
 	if e.lazy <= worthSharing {
 		return
@@ -196,11 +196,11 @@ func (m *Meter) touchedAgain(e *engine, usage *Usage) {
 	}
 	of, looked := m.look(key, kin)
 	if !looked && (of.fingerprint != kin.fingerprint || of.fingerprint == 0) {
-		return // the lists are all that is known
+		return // only the lists are known
 	}
 	given := min(e.lazy, of.lazy)
 	usage.UnreclaimableBytes = cgroupfs.Add(usage.UnreclaimableBytes, e.lazy-given)
-	if !looked { // it may have given back more since
+	if !looked { // more may have been given back since
 		usage.UnsureBytes = e.lazy - given
 	}
 	e.lazy = given

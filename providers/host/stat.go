@@ -9,21 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stat is what this package uses of /proc/PID/stat (proc(5)).
+// stat is the part of /proc/PID/stat (proc(5)) that this package uses.
 type stat struct {
 	pid, parent    int32
 	group, session int32
 	state          byte
 	threads        int32
-	// own is the CPU time of the process's threads, those that ended included; children that of
-	// its children that ended and were waited for, with theirs. In clock ticks.
+	// own is the CPU time of the process's threads, including ended ones. children is that of its
+	// ended and reaped children, including theirs. In clock ticks.
 	own, children uint64
 	// start is in clock ticks after boot.
 	start uint64
-	// image tells programs apart: the addresses at which the program's code and stack begin, which
-	// are random for each program start. A process that was forked and has started no other
-	// program has its parent's. The zero value: the kernel does not tell, because this process may
-	// not look into that one.
+	// image identifies a program start: the start addresses of code and stack, which are random for
+	// each start. A forked process that has started no other program has its parent's image. The
+	// zero value: unknown, because this process may not inspect that process.
 	image image
 }
 
@@ -32,11 +31,11 @@ type image struct {
 }
 
 // TicksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every
-// architecture that Go runs on.
+// architecture that Go supports.
 const TicksPerSecond = 100
 
-// TicksSinceBoot is the time in which the kernel tells when processes started: clock ticks after
-// boot. 0: it is not known, which no kernel of today says.
+// TicksSinceBoot returns the current time in the unit of process start times: clock ticks after
+// boot. 0: unknown, which no current kernel reports.
 func TicksSinceBoot() uint64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -45,8 +44,8 @@ func TicksSinceBoot() uint64 {
 	return uint64(t.Nano()) / uint64(time.Second/TicksPerSecond) //nolint:gosec // since boot
 }
 
-// ended reports whether the process has ended. The state is that of its first thread. If it is Z
-// (zombie) with other threads still counted, the first thread ended before the others.
+// ended reports whether the process has ended. state is that of its first thread. If it is Z
+// (zombie) but several threads are counted, only the first thread has ended.
 func ended(state byte, threads int32) bool {
 	return state == 'X' || state == 'x' || state == 'Z' && threads <= 1
 }
@@ -56,11 +55,11 @@ func (s *stat) ended() bool { return ended(s.state, s.threads) }
 // headless reports whether the process's first thread has ended while others run.
 func (s *stat) headless() bool { return s.state == 'Z' && s.threads > 1 }
 
-// total is all CPU time that the process answers for, in clock ticks.
+// total returns all CPU time of the process and its reaped children, in clock ticks.
 func (s *stat) total() uint64 { return s.own + s.children }
 
-// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses; it may
-// itself contain spaces, parentheses and line feeds, so that only the last parenthesis counts.
+// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses. The name
+// may itself contain spaces, parentheses and line feeds, so only the last parenthesis counts.
 func parseStat(data []byte) (stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 1 || end < open {
@@ -74,7 +73,7 @@ func parseStat(data []byte) (stat, error) {
 	got.pid = int32(pid)
 
 	var values [fieldsNeeded]uint64
-	next := 3 // Numbered as in proc(5).
+	next := 3 // numbered as in proc(5)
 	for field := range bytes.FieldsSeq(data[end+1:]) {
 		if next == 3 {
 			got.state = field[0]
@@ -102,7 +101,7 @@ func parseStat(data []byte) (stat, error) {
 		*small.to = int32(values[small.field])
 	}
 	for _, time := range values[14:18] {
-		if time > 1<<60 { // Longer than the world: sums must not overflow.
+		if time > 1<<60 { // implausible; sums must not overflow
 			return stat{}, fmt.Errorf("%w stat: %d ticks of CPU time", errMalformed, time)
 		}
 	}
@@ -115,8 +114,8 @@ func parseStat(data []byte) (stat, error) {
 	return got, nil
 }
 
-// statField parses a number. Some can be negative: the priority, and the group and session of a
-// process that is just being removed. None of these says anything then.
+// statField parses a number. It returns 0 for a negative one: the priority, or the group and
+// session of a process that is just being removed. These values mean nothing then.
 func statField(field []byte) (uint64, error) {
 	if field[0] == '-' {
 		if _, err := strconv.ParseInt(string(field), 10, 64); err != nil {

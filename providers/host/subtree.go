@@ -10,23 +10,23 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// subtreeEvery is how far looks through the process table are apart that are made because more
-// cgroups are below an engine's than can be looked at, and its root has ended. One takes some 10 µs
-// a process.
+// subtreeEvery is the shortest time between two scans of the process table for leftBelow. Such a
+// scan is needed if an engine has more cgroups than can be visited and its root has ended. It takes
+// about 10 µs per process.
 const subtreeEvery = 10 * time.Second
 
-// subtree is the last such look: in which cgroup each process was, in the hierarchy that accounts
-// for memory. It is made for all such engines at once.
+// subtree is the last such scan: the cgroup of each process in the memory hierarchy. One scan
+// serves all such engines.
 type subtree struct {
 	at      time.Time
-	number  int // of looks
+	number  int // of scans
 	members map[int32]string
-	failed  bool // some could not be read
+	failed  bool // some processes could not be read
 }
 
-// leftBelow is how many processes there are in an engine's cgroup and below it at least, if a look
-// at the cgroups was cut short and has found so many. It is 0 only if that is known: version 2 says
-// so; with version 1 two looks through the process table in a row must have found none.
+// leftBelow returns a lower bound of the number of processes in an engine's cgroup and below, after
+// an incomplete walk that has found some. It returns 0 only if that is certain: version 2 reports
+// it; with version 1 two consecutive scans of the process table must have found none.
 func (m *Meter) leftBelow(e *engine, found int, now time.Time) int {
 	own := &e.cgroup
 	if !own.memoryAt.V1 {
@@ -63,14 +63,14 @@ func (m *Meter) leftBelow(e *engine, found int, now time.Time) int {
 	return 1
 }
 
-// isLeft reports whether a process has not ended and is the engine's, as one inside its cgroup.
+// isLeft reports whether a process in the engine's cgroup is alive and is the engine's.
 func (m *Meter) isLeft(e *engine, pid int32) bool {
 	got, err := m.readStat(&m.tracker.scratch, pid)
 	switch {
 	case errors.Is(err, ErrNoProcess) || err == nil && got.ended():
 		return false
 	case err != nil || !e.cgroup.given:
-		return true // a process that cannot be seen has not ended
+		return true // a hidden process has not ended
 	}
 	_, is, _ := m.isOfEngine(e, pid)
 	return is
@@ -98,8 +98,8 @@ func (m *Meter) lookAtSubtrees(now time.Time) {
 	}
 }
 
-// cgroupIn is the cgroup of a process in a hierarchy. Of a process whose first thread has ended,
-// which the kernel shows at the top, it is that of another thread.
+// cgroupIn returns the cgroup of a process in a hierarchy. The kernel shows the root for a process
+// whose first thread has ended; the result is then another thread's cgroup.
 func (m *Meter) cgroupIn(s *scratch, controller string, pid int32) (string, error) {
 	paths, err := m.cgroupPaths(s, strconv.Itoa(int(pid)))
 	if err != nil || paths.Of(controller) != "/" {
@@ -113,8 +113,7 @@ func (m *Meter) cgroupIn(s *scratch, controller string, pid int32) (string, erro
 	return "/", nil
 }
 
-// populated reports what version 2 says of a cgroup and all below it: whether a process is there
-// that has not ended.
+// populated reports version 2's answer: whether a cgroup, or one below it, has a live process.
 func (m *Meter) populated(at cgroupfs.Place) (populated, known bool) {
 	data, err := m.tracker.scratch.read(filepath.Join(at.Directory(), "cgroup.events"))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// wideEngine is an engine with more cgroups below its own than are looked at, and a process in the
+// wideEngine is an engine with more cgroups below its own than are visited, and a process in the
 // last of them. Its root has ended.
 func wideEngine(t *testing.T, v1 bool) (*machine, Engine) {
 	t.Helper()
@@ -35,7 +35,7 @@ func wideEngine(t *testing.T, v1 bool) (*machine, Engine) {
 	return machine, Engine{ID: "a", PID: 100, StartTime: 100, Cgroup: "/e"}
 }
 
-// A dead engine does not stay for ever because it has left more cgroups than can be looked at.
+// A dead engine does not stay for ever because it has left more cgroups than are visited.
 func TestAnEngineEndsThoughNotAllOfItsCgroupsCanBeLookedAt(t *testing.T) {
 	for name, c := range map[string]struct {
 		v1, given bool
@@ -85,7 +85,8 @@ func TestAnEngineEndsThoughNotAllOfItsCgroupsCanBeLookedAt(t *testing.T) {
 	}
 }
 
-// One look does not show that nobody is left: a process may start another one meanwhile, and end.
+// One scan does not prove that no process is left: a process may start another one meanwhile, and
+// end.
 func TestOneLookAtAllProcessesIsNotEnough(t *testing.T) {
 	machine, engine := wideEngine(t, true)
 	meter := machine.meter(Options{})

@@ -2,8 +2,8 @@ package host
 
 import "testing"
 
-// TestSwapThatIsTurnedOnIsCounted: a machine without swap is not asked what engines have there,
-// until it has some.
+// TestSwapThatIsTurnedOnIsCounted: on a machine without swap, the swap of engines is not read until
+// the machine has some.
 func TestSwapThatIsTurnedOnIsCounted(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")

@@ -5,18 +5,19 @@ import (
 	"errors"
 )
 
-// table is the process table as one pass over it found it. Its memory is used again by the next
-// pass. It reads /proc/*/stat itself: prometheus/procfs takes about twice as long for that (500
-// processes: 6 and 11 ms), and does not give all the fields.
+// table is the process table as read by one pass. The next pass reuses its memory. It reads
+// /proc/*/stat itself: prometheus/procfs takes about twice as long (500 processes: 6 and 11 ms),
+// and lacks some of the fields.
 type table struct {
 	pids []int32
 	rows []process
-	// index has the row of each pid.
+	// index maps each pid to its row.
 	index map[int32]int32
-	// unread has the processes that are there and could not be read, with the error.
+	// unread maps processes that exist but could not be read to their errors.
 	unread map[int32]error
-	// newest is the latest start of all processes, in clock ticks after boot, and youngest are the
-	// processes with that start. They tell, without a clock, what has started since.
+	// newest is the latest start time of all processes, in clock ticks after boot; youngest are the
+	// processes with that start time. They show, without a clock, which processes have started
+	// since.
 	newest   uint64
 	youngest []int32
 }
@@ -33,7 +34,7 @@ func (t *table) add(got stat, thread int32) {
 	}
 }
 
-// empty makes the table ready to be filled.
+// empty prepares the table for reuse.
 func (t *table) empty() {
 	t.rows, t.newest, t.youngest = t.rows[:0], 0, t.youngest[:0]
 	if t.index == nil {
@@ -51,12 +52,12 @@ type process struct {
 	owner *engine
 	// descends: it is the root of that engine, or is known to descend from it.
 	descends bool
-	// thread is a thread that tells of the address space, below /proc like a pid: the first, or
-	// another one if the first has ended before the others.
+	// thread is a thread with a live address space, with an entry in /proc like a pid: the first
+	// thread, or another one if the first has ended.
 	thread int32
 }
 
-// progress says whether the owner of a process has been looked for.
+// progress is the state of the search for a process's owner.
 type progress byte
 
 const (
@@ -73,8 +74,8 @@ func (t *table) row(pid int32) *process {
 	return nil
 }
 
-// same returns the row of a process that was seen before; nil if it is gone, or its pid was given
-// to another one.
+// same returns the row of a process that was seen before; nil if it has ended, even if its pid was
+// reused.
 func (t *table) same(pid int32, start uint64) *process {
 	if row := t.row(pid); row != nil && row.start == start {
 		return row
@@ -82,7 +83,7 @@ func (t *table) same(pid int32, start uint64) *process {
 	return nil
 }
 
-// read fills the table. Processes that come or go meanwhile may be in it or not.
+// read fills the table. It may miss processes that start or end meanwhile.
 func (t *table) read(ctx context.Context, m *Meter, s *scratch) (err error) {
 	t.empty()
 	if t.pids, err = pids(m.proc, t.pids[:0]); err != nil {
@@ -114,9 +115,9 @@ func (t *table) readOne(m *Meter, s *scratch, pid int32) bool {
 	return true
 }
 
-// liveThread returns a thread of a process whose first thread has ended, with what that thread
-// says of the address space: the kernel takes it from the first as soon as that ends. If there is
-// none, the process has ended in the meantime, and has no memory.
+// liveThread returns a live thread of a process whose first thread has ended, with its image: the
+// kernel detaches the address space from a thread that ends. If there is none, the process has
+// ended in the meantime, and has no memory.
 func (m *Meter) liveThread(s *scratch, of stat) (int32, image) {
 	threads, err := pids(m.file(of.pid, "task"), nil)
 	if err != nil {

@@ -6,50 +6,49 @@ import (
 	"time"
 )
 
-// A process belongs to the nearest engine above it: the first process on the way from parent to
-// parent that is an engine's root. That way breaks when a process on it ends: the kernel then
-// gives its children to another parent, pid 1 or a process that asked for orphans. So the engine
-// of each process is remembered, and a process that was handed on stays with its engine. A process
-// that was never seen with its first parent is known by its engine's reaper, if that is its parent,
-// by the cgroup that its engine was moved to, or by its session or process group, if a process of
-// the engine leads or led it.
+// A process belongs to the nearest engine above it: the first of its ancestors that is an engine's
+// root. That chain breaks when a process in it ends: the kernel then gives its children to another
+// parent, pid 1 or a subreaper. So the forest remembers the engine of each process, and a
+// reparented process stays with its engine. For a process that was never seen with its first
+// parent, there are other signs: its parent is the engine's reaper, it is in the cgroup that the
+// engine was moved to, or a process of the engine leads or led its session or process group.
 
-// member is what is remembered of a process that belonged to an engine in the last pass.
+// member is the state of a process that belonged to an engine in the last pass.
 type member struct {
 	start  uint64
 	engine *engine
 	// descends is as in a row of the table.
 	descends bool
-	// first is the parent it was seen with first, parent the one it was seen with last.
+	// first is the parent in the first pass that saw it, parent the one in the last pass.
 	first, parent int32
 	own, children uint64
 }
 
-// forest is what passes over the process table remember between each other.
+// forest is the state between passes over the process table.
 type forest struct {
 	table table
-	// members are by pid: all were alive at once. spare is the map of the pass before, to be
-	// filled by the next.
+	// members are by pid; all were alive at the same time. spare is the map of the pass before, for
+	// reuse.
 	members, spare map[int32]member
-	// leaders has the pids of processes of engines, alive or not, whose session or process group
-	// still has a process of that engine. The kernel does not give such a number to another
-	// process as long as it is in use.
+	// leaders maps pids of engine processes, alive or not, whose session or process group still has
+	// a process of that engine. The kernel does not reuse such a number while it is in use.
 	leaders, spareLeaders map[int32]*engine
-	// engines are those of this pass, roots the same by pid; inside has what is in their cgroups.
+	// engines are the engines of this pass; roots are the same by pid; inside maps the processes in
+	// their cgroups.
 	engines []*engine
 	roots   map[int32]*engine
 	inside  map[int32]*engine
-	// reapers are the engines by the pids of their reapers. Nil: several engines name that one.
+	// reapers maps the pids of reapers to their engines. Nil: several engines name that reaper.
 	reapers map[int32]*engine
-	// newest and youngest are those of the last pass's table; taken is when that was, zero if
-	// there was none.
+	// newest and youngest are copied from the last pass's table; taken is its time, zero if there
+	// was none.
 	newest   uint64
 	youngest []int32
 	taken    time.Time
 }
 
-// pass reads the process table, gives each process to its engine and counts what CPU time each
-// engine used since the last.
+// pass reads the process table, assigns each process to its engine, and counts the CPU time of each
+// engine since the last pass.
 func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
 	if err := f.table.read(ctx, m, s); err != nil {
 		return err
@@ -58,8 +57,8 @@ func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engi
 	return nil
 }
 
-// inCgroups reads of the process table only what is in the cgroups that engines were moved to, and
-// gives it to them. It remembers nothing: the cgroups tell what CPU time was used.
+// inCgroups reads only the processes in the cgroups that engines were moved to, and assigns them.
+// It keeps no state: the cgroups provide the CPU time.
 func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
 	f.table.empty()
 	for _, e := range engines {
@@ -72,7 +71,7 @@ func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []
 				return err //nolint:wrapcheck // the caller's own
 			}
 			if f.table.row(pid) != nil || !f.table.readOne(m, s, pid) {
-				continue // in two, one below the other; or it has ended
+				continue // listed twice, or ended
 			}
 			e.members = append(e.members, int32(len(f.table.rows)-1)) //nolint:gosec // there are fewer processes than pids
 		}
@@ -80,7 +79,7 @@ func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []
 	return nil
 }
 
-// assign does that with a table that has been read.
+// assign assigns the processes of a table to their engines.
 func (f *forest) assign(engines []*engine) {
 	f.setRoots(engines)
 	for i := range f.table.rows {
@@ -102,7 +101,7 @@ func (f *forest) forget(engines []*engine) {
 	}
 }
 
-// setRoots makes the engines' root processes theirs.
+// setRoots assigns the root processes to their engines.
 func (f *forest) setRoots(engines []*engine) {
 	if f.roots == nil {
 		f.roots, f.inside, f.reapers = map[int32]*engine{}, map[int32]*engine{}, map[int32]*engine{}
@@ -115,7 +114,7 @@ func (f *forest) setRoots(engines []*engine) {
 	for _, e := range engines {
 		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
 		e.passes++
-		// One that ended long ago can still be listed next to one that has its pid now.
+		// An engine that ended long ago can still be listed next to one that has reused its pid.
 		if other := f.roots[e.key.pid]; other == nil || other.key.start < e.key.start {
 			f.roots[e.key.pid] = e
 		}
@@ -134,19 +133,19 @@ func (f *forest) setRoots(engines []*engine) {
 	}
 }
 
-// setReaper notes the reaper of an engine, if it is there.
+// setReaper records the reaper of an engine, if it exists.
 func (f *forest) setReaper(e *engine) {
 	if e.reaper.PID == 0 || f.table.same(e.reaper.PID, e.reaper.StartTime) == nil {
 		return
 	}
 	if _, taken := f.reapers[e.reaper.PID]; taken {
-		f.reapers[e.reaper.PID] = nil // its children are not known to be the one's or the other's
+		f.reapers[e.reaper.PID] = nil // it is unclear which engine its children belong to
 		return
 	}
 	f.reapers[e.reaper.PID] = e
 }
 
-// recall makes processes of an engine members that another Meter has seen to be so.
+// recall adds the processes of an engine that another Meter has seen.
 func (f *forest) recall(e *engine) {
 	for _, left := range e.left {
 		if _, known := f.members[left.PID]; !known {
@@ -155,10 +154,10 @@ func (f *forest) recall(e *engine) {
 	}
 }
 
-// owner returns the engine that a process belongs to, nil if none, and notes it in the row.
+// owner returns the engine that a process belongs to, nil if none, and stores it in the row.
 func (f *forest) owner(row *process) *engine {
 	if row.progress == untouched {
-		row.progress = underway // A process in a circle belongs to no engine.
+		row.progress = underway // a process in a cycle belongs to no engine
 		row.owner = f.find(row)
 		row.descends = f.descends(row)
 		row.progress = settled
@@ -166,8 +165,8 @@ func (f *forest) owner(row *process) *engine {
 	return row.owner
 }
 
-// descends reports whether a process is known to descend from the root of its engine: by its
-// parent, or because that was so when it was seen first.
+// descends reports whether a process is known to descend from the root of its engine: by its parent
+// now, or by its parent at first sight.
 func (f *forest) descends(row *process) bool {
 	if row.owner == nil {
 		return false
@@ -177,7 +176,7 @@ func (f *forest) descends(row *process) bool {
 }
 
 // hasParentOf reports whether the parent of a process is known to descend from the root of the same
-// engine. A parent is no younger than its child: if it is, it has only got the pid of the real one.
+// engine. A parent is never younger than its child; a younger one has reused the parent's pid.
 func (f *forest) hasParentOf(row *process) bool {
 	parent := f.table.row(row.parent)
 	return parent != nil && parent != row && parent.owner == row.owner && parent.descends && parent.start <= row.start
@@ -212,8 +211,8 @@ func (f *forest) find(row *process) *engine {
 	return f.engineOfLeader(row, row.group)
 }
 
-// engineOfLeader returns the engine to which the leader of a process's session or group belongs,
-// or belonged.
+// engineOfLeader returns the engine of the leader of a process's session or group, even if the
+// leader has ended.
 func (f *forest) engineOfLeader(row *process, number int32) *engine {
 	if number == 0 || number == row.pid {
 		return nil
@@ -227,7 +226,7 @@ func (f *forest) engineOfLeader(row *process, number int32) *engine {
 	return f.formerRoot(row, number)
 }
 
-// formerRoot returns the engine whose root was the leader, and was gone before the engine's first
+// formerRoot returns the engine whose root was the leader and had ended before the engine's first
 // pass. Later passes remember it.
 func (f *forest) formerRoot(row *process, number int32) *engine {
 	if e := f.roots[number]; e != nil && e.passes == 1 && row.start >= e.key.start {
@@ -236,15 +235,15 @@ func (f *forest) formerRoot(row *process, number int32) *engine {
 	return nil
 }
 
-// count adds up, in clock ticks, what each engine's processes used since the last pass.
+// count adds up, in clock ticks, the CPU time of each engine's processes since the last pass.
 //
-// A process answers for its own time and for that of its children that ended and were waited for.
-// So while a child ends, what it used moves from it to its parent and the sum stays, provided that
-// the part that was counted when it was alive is taken off. That part is taken off the engine of
-// its nearest ancestor that is still there, and never more than that engine's ended children came
-// to: a child that no process of the engine waited for takes its last moments with it. What cannot
-// be had: the time since the last pass of a process that ended and was waited for by a stranger
-// (the root itself, an orphan, a child of a process that ignores SIGCHLD).
+// A process accounts for its own time and for that of its ended and reaped children. When a child
+// ends, its time moves to its parent. To keep the sum, count subtracts the part that was counted
+// while the child was alive. It subtracts it from the engine of the nearest ancestor that still
+// exists, and never more than the time of that engine's ended children: the last moments of a child
+// that no process of the engine reaped are lost. One part stays unknown: the time since the last
+// pass of a process that ended and was reaped by a stranger (the root itself, an orphan, a child of
+// a process that ignores SIGCHLD).
 func (f *forest) count() {
 	for i := range f.table.rows {
 		row := &f.table.rows[i]
@@ -257,7 +256,7 @@ func (f *forest) count() {
 			row.owner.ticks += increase(was.own, row.own)
 			row.owner.ended += increase(was.children, row.children)
 		case row.start > f.newest || row.start == f.newest && !slices.Contains(f.youngest, row.pid):
-			// It started after the last pass: all it used is new.
+			// It started after the last pass: all of its time is new.
 			row.owner.ticks += row.own
 			row.owner.ended += row.children
 		}
@@ -278,8 +277,7 @@ func (f *forest) count() {
 // increase is the difference of two counters; 0 if a counter has stepped back.
 func increase(before, after uint64) uint64 { return max(before, after) - before }
 
-// ancestor returns the nearest ancestor of a process that is gone, of those that were members and
-// are still there.
+// ancestor returns the nearest ancestor of an ended process that was a member and still exists.
 func (f *forest) ancestor(gone member) *process {
 	for range len(f.members) {
 		above, known := f.members[gone.parent]
@@ -294,10 +292,10 @@ func (f *forest) ancestor(gone member) *process {
 	return nil
 }
 
-// remember keeps what the next pass needs to know of this one.
+// remember stores the state for the next pass.
 func (f *forest) remember() {
 	members, leaders := f.spare, f.spareLeaders
-	if members == nil { // the first time
+	if members == nil { // the first pass
 		members, leaders = map[int32]member{}, map[int32]*engine{}
 	}
 	clear(members)

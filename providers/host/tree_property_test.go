@@ -7,23 +7,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// population is a machine's processes as the kernel keeps them, with their true engines.
+// population is a model of the kernel's processes, with their true engines.
 type population struct {
 	*rapid.T
 	alive map[int32]*person
-	// clock is in ticks; nextPID grows and begins again at the end, as the kernel's does.
+	// clock is in ticks; nextPID grows and wraps around like the kernel's.
 	clock   uint64
 	nextPID int32
-	// engines by name, and the ticks that their processes really used.
+	// engines by name, and the true number of ticks of their processes.
 	engines []*engine
 	used    map[*engine]uint64
-	// counted is the sum of what the forest returned.
+	// counted is the sum of the forest's results.
 	counted map[*engine]uint64
-	// freed has the pids whose use ended since the last pass: the kernel comes round to them much
-	// later than that.
+	// freed has the pids that were freed since the last pass: the kernel reuses them much later.
 	freed map[int32]bool
-	// orphaned: a process that was not waited for by its engine has ended, so that what it used
-	// last may be lost.
+	// orphaned: a process that its engine did not reap has ended, so its last ticks may be lost.
 	orphaned bool
 }
 
@@ -67,8 +65,7 @@ func (p *population) inUse(number int32) bool {
 	return false
 }
 
-// exit makes a process a zombie, and gives its children to pid 1, which waits for every child at
-// once.
+// exit makes a process a zombie, and gives its children to pid 1, which reaps every child at once.
 func (p *population) exit(one *person) {
 	one.state = 'Z'
 	for _, child := range p.alive {
@@ -95,7 +92,7 @@ func (p *population) gone(one *person) {
 	}
 }
 
-// draw picks a process that has not ended; nil if there is none.
+// draw picks a live process; nil if there is none.
 func (p *population) draw() *person {
 	var living []*person
 	for pid := int32(1); pid <= lastPID; pid++ {
@@ -118,7 +115,7 @@ func (p *population) pass(f *forest) {
 	clear(p.freed)
 }
 
-// check compares what the forest found with the truth.
+// check compares the forest's result with the truth.
 func (p *population) check(f *forest) {
 	for i := range f.table.rows {
 		row := &f.table.rows[i]
@@ -135,7 +132,7 @@ func (p *population) check(f *forest) {
 		}
 	}
 	for _, one := range p.alive {
-		// One that was lost is a stranger from now on, with all that it starts.
+		// A lost process is a stranger from now on, and so are its children.
 		if row := f.table.row(one.pid); row.owner == nil {
 			if one.truth != nil {
 				p.orphaned = true
@@ -163,10 +160,10 @@ func name(e *engine) string {
 	return e.key.id
 }
 
-// TestProcessesBelongToTheirEngine lets processes fork, work, lead sessions, end and be waited for
-// in any order, and looks at them now and then. No process may be given to an engine that it is
-// not of. None may be lost that was seen before or whose parent is of the engine. CPU time is
-// never counted twice; none is lost as long as all are waited for by their parents.
+// TestProcessesBelongToTheirEngine lets processes fork, work, lead sessions, end and be reaped in
+// any order, with passes in between. No process may be assigned to a wrong engine. None may be lost
+// that was seen before or whose parent is of the engine. CPU time is never counted twice; none is
+// lost as long as parents reap all of their children.
 func TestProcessesBelongToTheirEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &population{
@@ -225,8 +222,7 @@ func TestProcessesBelongToTheirEngine(t *testing.T) {
 					return
 				}
 				if orderly {
-					// In an orderly engine only processes without children end, and never the
-					// root.
+					// In an orderly engine only processes without children end, and never the root.
 					if one.parent == 1 {
 						return
 					}

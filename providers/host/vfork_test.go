@@ -10,8 +10,8 @@ import (
 )
 
 // TestAProcessThatStartsAProgramIsNotCountedTwice: between vfork and exec a process and its child
-// are in the same address space. The kernel does not divide such pages. Go, Java and Python start
-// all programs so, and an exec takes as long as the file's file system.
+// share one address space. The kernel does not divide such pages. Go, Java and Python start all
+// programs in this way, and an exec can take as long as the program's file system.
 func TestAProcessThatStartsAProgramIsNotCountedTwice(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -22,7 +22,7 @@ func TestAProcessThatStartsAProgramIsNotCountedTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() }) // Ends the lease, and what waits for it.
+	t.Cleanup(func() { _ = file.Close() }) // ends the lease, and the waiting exec
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Fatal(err)
 	}

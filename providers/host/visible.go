@@ -15,15 +15,15 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// processError is the error of reading a file of a process. That the file is absent does not say
-// that the process has ended: the kernel also hides it (hidepid), or the process table is not
-// mounted. So the kernel is asked for the pid, which it does not hide.
+// processError converts the error of reading a file of a process. A missing file does not prove
+// that the process has ended: the kernel may hide it (hidepid), or the process table is not
+// mounted. So it asks the kernel for the pid, which hidepid does not hide.
 func (m *Meter) processError(pid int32, err error) error {
 	if !cgroupfs.Absent(err) {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	if m.exists != nil && m.exists(int(pid)) {
-		// If it shows now, another process has just got the pid of the one that has ended.
+		// If the pid is visible now, another process has just reused it.
 		if _, err := os.Lstat(m.file(pid, "")); err != nil {
 			return fmt.Errorf("%w: pid %d", ErrHidden, pid)
 		}
@@ -31,9 +31,9 @@ func (m *Meter) processError(pid int32, err error) error {
 	return fmt.Errorf("%w: pid %d", ErrNoProcess, pid)
 }
 
-// Blind says why this process cannot see all processes of the machine, in words for an operator;
-// empty: it can, as far as it can tell. The end of an engine that it cannot see is known all the
-// same. What such an engine uses is not.
+// Blind returns the reason why this process cannot see all processes of the machine, as text for an
+// operator; empty if it can, as far as it can tell. The end of a hidden engine is detected all the
+// same, but its use is unknown.
 func (m *Meter) Blind() string {
 	self, err := os.Readlink(filepath.Join(m.proc, "self"))
 	switch {
@@ -57,10 +57,10 @@ func (m *Meter) Blind() string {
 	return ""
 }
 
-// hidepid is how the process table is mounted, if that hides processes from this process; empty: it
-// does not. A process that the kernel lets trace others sees all. So does one in the group that the
-// mount names, except with the mode that goes by tracing alone. The mount is at point, and is read
-// in proc.
+// hidepid returns the mode of the process table's mount if it hides processes from this process;
+// empty otherwise. A process that may trace others sees all of them. So does a process in the
+// mount's group, except in the mode that depends on tracing alone. point is the mount point, and
+// proc the directory to read.
 func hidepid(s *scratch, point, proc string) string {
 	data, err := s.read(filepath.Join(proc, "self", "mountinfo"))
 	if err != nil {
@@ -71,7 +71,7 @@ func hidepid(s *scratch, point, proc string) string {
 		if err != nil || mount.Type != "proc" || mount.Point != point {
 			continue
 		}
-		mode, group = "", 0 // the last mount covers those before
+		mode, group = "", 0 // the last mount covers the earlier ones
 		for option := range strings.SplitSeq(mount.SuperOptions, ",") {
 			if value, is := strings.CutPrefix(option, "hidepid="); is {
 				mode = value

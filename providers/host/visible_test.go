@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process table that does not show a process says nothing of it: the kernel is asked.
+// A process table that hides a process does not prove its end: the kernel is asked.
 func TestAHiddenEngineIsAlive(t *testing.T) {
 	root := t.TempDir()
 	for name, content := range map[string]string{
@@ -42,7 +42,7 @@ func TestAHiddenEngineIsAlive(t *testing.T) {
 	if u := meter.Engines(t.Context(), engine)[0]; u.Alive {
 		t.Errorf("%+v; want an engine that has ended", u)
 	}
-	// A pid that another process has by now says that the one before has ended.
+	// A reused pid proves that the process before it has ended.
 	if u := meter.Engines(t.Context(), []Engine{{ID: "b", PID: 1, StartTime: 4}})[0]; u.Alive {
 		t.Errorf("%+v; want an engine that has ended", u)
 	}

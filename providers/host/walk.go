@@ -10,13 +10,13 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// pageWalk is one look at the page tables of a family.
+// pageWalk is one walk over the page tables of a family.
 type pageWalk struct {
 	key         shareKey
 	fingerprint uint64
 	sumSwapped  int64
 	scratch     *scratch
-	// done gets the outcome. It has room for it, so nothing has to receive it.
+	// done receives the outcome. It is buffered, so nothing has to receive it.
 	done chan outcome
 }
 
@@ -25,9 +25,9 @@ type outcome struct {
 	err   error
 }
 
-// walkPages walks over the page tables of a family and notes the outcome in its share. It reports
-// whether there is a new one. What takes longer than patience goes on by itself, and its outcome
-// is noted when a later pass begins.
+// walkPages walks over the page tables of a family, stores the outcome in its share, and reports
+// whether there is a new one. A walk that takes longer than patience continues in the background,
+// and a later pass stores its outcome.
 func (m *Meter) walkPages(key shareKey, kin *family) bool {
 	s := &m.tracker.shares
 	w := &pageWalk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
@@ -54,7 +54,7 @@ func (m *Meter) walkPages(key shareKey, kin *family) bool {
 	return noted
 }
 
-// finishPending notes the outcome of the pending walk, if it has come to an end.
+// finishPending stores the outcome of the pending walk, if that has finished.
 func (s *shares) finishPending() {
 	select {
 	case got := <-s.pending.done:
@@ -63,8 +63,8 @@ func (s *shares) finishPending() {
 	}
 }
 
-// record takes the outcome of the pending walk, and no walk is pending then. It reports whether it
-// was good.
+// record takes the outcome of the pending walk; then no walk is pending. It reports whether the
+// walk succeeded.
 func (s *shares) record(got outcome) bool {
 	w := s.pending
 	s.pending, s.scratch = nil, w.scratch
@@ -77,8 +77,8 @@ func (s *shares) record(got outcome) bool {
 	return true
 }
 
-// readProportional adds up the proportional memory of processes. files are their smaps_rollup. A
-// process that ended meanwhile has none; one that may not be looked into makes the sum worthless.
+// readProportional adds up the proportional memory of processes. files are their smaps_rollup. An
+// ended process counts as zero; a process that may not be inspected makes the whole sum invalid.
 func (s *scratch) readProportional(files []string) (proportional, error) {
 	var sum proportional
 	var read int
@@ -99,14 +99,14 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 		read++
 	}
 	if read == 0 {
-		return proportional{}, fs.ErrNotExist // All ended, or a kernel before 4.14.
+		return proportional{}, fs.ErrNotExist // all have ended, or a kernel before 4.14
 	}
 	return sum, nil
 }
 
 // parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup.
-// Of what is in swap the kernel tells the anonymous part. Memory that is lazily freed is in
-// Pss_Anon, and in LazyFree, which is not divided.
+// For swap, the kernel reports only the anonymous part. Lazily freed memory is in Pss_Anon, and
+// undivided in LazyFree.
 func parseProportional(data []byte) (proportional, error) {
 	var got proportional
 	found := 0

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWalkThatHangsHoldsNothingUp gives an engine a process whose page tables cannot be read, as
-// one is that waits for a file system which hangs: a pipe that nobody writes to plays it. The pass
-// goes on without, those after it do not wait again, and what the walk says in the end is not
+// TestWalkThatHangsHoldsNothingUp gives an engine a process whose page tables cannot be read, like
+// a process that waits for a hanging file system; a pipe without a writer simulates it. The pass
+// continues without the walk, later passes do not wait again, and the walk's late result is not
 // lost.
 func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 	machine := newMachine(t)
@@ -50,7 +50,7 @@ func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 			}
 		}
 	}
-	pass(largest, largest) // the first one hangs, and the second gets no turn next to it
+	pass(largest, largest) // the first one hangs, and no second one starts
 	pending := meter.tracker.shares.pending
 	if pending == nil {
 		t.Fatal("it did not hang")
@@ -72,7 +72,7 @@ func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Its outcome is awaited here so that the pass finds it; it is put back for that.
+	// The test waits for the outcome and puts it back, so that the pass finds it.
 	pending.done <- <-pending.done
 	machine.remove("proc/100/smaps_rollup")
 	machine.write("proc/100/smaps_rollup", rollup)

@@ -19,18 +19,19 @@ type size [2]int64
 
 func (s size) plus(o size) size { return size{s[0] + o[0], s[1] + o[1]} }
 
-// slowQueue is a queue of the CapacityScheduler: a slow model of what its documentation and its
-// AbstractLeafQueue, UsersManager and resource calculators say that starts there.
+// slowQueue is a queue of the CapacityScheduler: a slow model of the rules by which applications
+// start, from its documentation and its classes AbstractLeafQueue, UsersManager and resource
+// calculators.
 type slowQueue struct {
 	cluster, guaranteed, most size
-	current                   size // what it may use now, next to the queues beside it
+	current                   size // the room left by its siblings
 	smallest                  size
 	dominant                  bool
-	percent                   float32 // of masters, of one
-	userPercent               float32 // of one
+	percent                   float32 // the share of masters, 0 to 1
+	userPercent               float32 // 0 to 1
 	factor                    float32
 	applications, perUser     int
-	active                    int // users who wait for containers
+	active                    int // users with pending requests
 	apps                      []slowApplication
 }
 
@@ -49,7 +50,7 @@ func (a *slowApplication) all() size {
 	return sum
 }
 
-// used is what the applications of a user hold, and their masters of it; empty: all of them.
+// used returns the use of a user's applications and masters; empty: of all users.
 func (q *slowQueue) used(user string) (all, masters size, applications int) {
 	for i := range q.apps {
 		if a := &q.apps[i]; user == "" || a.user == user {
@@ -60,8 +61,8 @@ func (q *slowQueue) used(user string) (all, masters size, applications int) {
 	return all, masters, applications
 }
 
-// share is a share of a size in whole containers: the default calculator rounds to the nearest MiB
-// first, the dominant one up.
+// share returns a share of a size in whole containers. The default calculator rounds to the nearest
+// MiB first, the dominant one rounds up.
 func (q *slowQueue) share(of size, by float32) (part size) {
 	for d := range of {
 		exact := float64(of[d]) * float64(by)
@@ -100,7 +101,7 @@ func (q *slowQueue) userMastersLimit(active int) (limit size) {
 	return limit
 }
 
-// userCap is the most that one user may have.
+// userCap returns the maximum of one user.
 func (q *slowQueue) userCap() (most size) {
 	for d := range most {
 		n := max(q.guaranteed[d], q.smallest[d])
@@ -130,15 +131,15 @@ func (q *slowQueue) greater(a, b size) bool {
 	return share(a) > share(b)
 }
 
-// starts reports whether an application gets all its containers, with so many active users.
+// starts reports whether an application gets all its containers while active users are active.
 func (q *slowQueue) starts(a *slowApplication, active int) bool {
 	used, masters, applications := q.used("")
 	own, ownMasters, ownApplications := q.used(a.user)
 	if applications >= q.applications || ownApplications >= q.perUser {
-		return false // it is refused
+		return false // rejected
 	}
 	if masters != (size{}) && (!q.fits(masters.plus(a.master), q.mastersLimit()) || !q.fits(ownMasters.plus(a.master), q.userMastersLimit(active))) {
-		return false // it is not activated
+		return false // not activated
 	}
 	next := a.master
 	for i := range 1 + a.containers {
@@ -153,7 +154,7 @@ func (q *slowQueue) starts(a *slowApplication, active int) bool {
 	return true
 }
 
-// answer is what the ResourceManager would say of the queue.
+// answer returns the ResourceManager's answer about the queue.
 func (q *slowQueue) answer() string {
 	text := func(s size) string { return fmt.Sprintf(`{"memory":%d,"vCores":%d}`, s[0], s[1]) }
 	used, masters, applications := q.used("")
@@ -178,7 +179,7 @@ func (q *slowQueue) answer() string {
 
 var slowUsers = []string{"alice", "bob", "carol"}
 
-// drawSlowQueue draws a queue, and fills it with what starts there.
+// drawSlowQueue draws a queue, and starts applications in it.
 func drawSlowQueue(t *rapid.T) *slowQueue {
 	q := &slowQueue{
 		cluster:     size{rapid.Int64Range(16<<10, 256<<10).Draw(t, "memory"), 0},
@@ -214,7 +215,7 @@ func drawSlowQueue(t *rapid.T) *slowQueue {
 	return q
 }
 
-// draw draws an application whose containers YARN would not round.
+// draw draws an application whose containers YARN does not round.
 func (q *slowQueue) draw(t *rapid.T) slowApplication {
 	a := slowApplication{user: rapid.SampledFrom(slowUsers).Draw(t, "user"), containers: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "containers")}
 	one := func(name string) size {
@@ -228,7 +229,8 @@ func (q *slowQueue) draw(t *rapid.T) slowApplication {
 	return a
 }
 
-// tighten has the master take, mostly, what is left for the user's masters, or a container more.
+// tighten usually sets the master to the room left for the user's masters, or to one container
+// more.
 func (q *slowQueue) tighten(t *rapid.T, a *slowApplication) {
 	_, masters, _ := q.used(a.user)
 	if left := q.userMastersLimit(q.active)[0] - masters[0]; left > q.smallest[0] && rapid.IntRange(0, 3).Draw(t, "all that is left for masters") > 0 {
@@ -236,8 +238,8 @@ func (q *slowQueue) tighten(t *rapid.T, a *slowApplication) {
 	}
 }
 
-// lacks is what an account is short of for an application, by dimension: what is left next to what
-// is used is compared with what is asked for, as the ledger does it.
+// lacks returns the missing room for an application, by dimension. Like the ledger, it compares the
+// limit minus the use with the request.
 func lacks(used, limit resource.Vector, a *slowApplication, first bool) map[string]int64 {
 	all := a.all()
 	short := make(map[string]int64)
@@ -253,9 +255,10 @@ func lacks(used, limit resource.Vector, a *slowApplication, first bool) map[stri
 	return short
 }
 
-// What an answer makes of a queue grants what YARN starts, and no more. It refuses what YARN starts
-// only for less than a container: what YARN rounds, or the one container that it gives to a user
-// above the limit, of which the larger share counts; and for a user who is not active yet.
+// The queue that results from an answer admits no application that YARN does not start. It may
+// reject one that YARN starts only if less than a container is missing. The reasons are YARN's
+// rounding, the extra container for a user above the limit (by the larger share), and a user who is
+// not active yet.
 func TestWhatFitsIsWhatYARNStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := drawSlowQueue(t)
@@ -265,7 +268,7 @@ func TestWhatFitsIsWhatYARNStarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One core for masters may be the default calculator's, or a small queue's.
+		// One core for masters may come from the default calculator or from a small queue.
 		if q.dominant && q.mastersLimit()[1] == 1 || rapid.Bool().Draw(t, "the calculator is configured") {
 			s.Assume.Calculator = map[bool]yarn.Calculator{true: yarn.CalculatorDominant, false: yarn.CalculatorDefault}[q.dominant]
 		}
@@ -294,7 +297,7 @@ func TestWhatFitsIsWhatYARNStarts(t *testing.T) {
 	})
 }
 
-// excused reports whether all that is short may be so.
+// excused reports whether every shortage has one of these reasons.
 func (q *slowQueue) excused(a *slowApplication, ofQueue, ofUser map[string]int64, calculator bool) bool {
 	small := func(lack int64, dimension string, more size) bool {
 		unit, d := int64(1<<20), 0
@@ -303,7 +306,7 @@ func (q *slowQueue) excused(a *slowApplication, ofQueue, ofUser map[string]int64
 		}
 		return lack <= (q.smallest[d]+more[d])*unit
 	}
-	cores := func(dimension string) bool { // as long as the calculator is not known, they limit
+	cores := func(dimension string) bool { // cores limit while the calculator is unknown
 		return !q.dominant && !calculator && (dimension == resource.CPU || dimension == resource.AMCPU)
 	}
 	for dimension, lack := range ofQueue {
@@ -313,7 +316,7 @@ func (q *slowQueue) excused(a *slowApplication, ofQueue, ofUser map[string]int64
 	}
 	one := size{max(a.master[0], a.each[0]), max(a.master[1], a.each[1])}
 	for most, d := q.userCap(), 0; d < 2 && q.dominant; d++ {
-		// The larger share counts: the other may grow to it.
+		// The larger share counts, so the other may grow up to it.
 		other := float64(most[1-d]) / float64(q.cluster[1-d])
 		one[d] += max(0, int64(other*float64(q.cluster[d]))-most[d])
 	}

@@ -17,29 +17,28 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// maxAsked is how many applications are asked for one by one by one call, so that thousands of them
-// are no load: the least recently asked go first, and the others are answered from what is kept.
-// What is kept is good for maxAge, by default 6 intervals. Of those that were not asked for again
-// by then nothing is known: they count as if they held nothing of their queue yet. An answer may be
-// older than the queues that it is held against. Those that ended are asked for once. The setting
-// requestsPerMinute allows less than that, and many of ours are asked for by one request: see
-// lists.
+// maxAsked limits the single requests for applications in one call, so that thousands of
+// applications cause little load. The call asks for the applications with the oldest answers first,
+// and takes the others from the kept answers. A kept answer is valid for maxAge, by default 6
+// intervals. After that the application is unknown until the next answer: it counts as if it held
+// nothing of its queue yet. An answer may be older than the reading of the queues. An ended
+// application is asked for once. The setting requestsPerMinute can lower the number of requests,
+// and one list request can replace many of them: see lists.
 //
-// Ids are what callers say they are. Those that the cluster knew and that were last asked for more
-// than half of maxAge ago take turns with those that it did not know: ids that somebody has made up
-// take no more than every other request from them. Once the cluster has not known one for longer
-// than the setting settle, it is asked for it ever more rarely: when a quarter of that time has
-// passed again, and at least every rarestAsked.
+// Callers choose the ids, and may invent some. So known applications whose answer is older than
+// half of maxAge alternate with unknown ids: invented ids take at most every other request. If the
+// cluster has not known an id for longer than the setting settle, the pause between two requests
+// for it grows to a quarter of that time, up to rarestAsked.
 const (
 	maxAsked    = 1024
 	rarestAsked = 10 * time.Minute
 )
 
-// answered is what was last said of an application.
+// answered is the latest answer about an application.
 type answered struct {
 	app     providers.Application
 	at      time.Time
-	unknown time.Time // when the cluster first did not know it; it did not since
+	unknown time.Time // the first of the latest answers in a row that do not know it
 }
 
 // rests reports whether an application that the cluster does not know need not be asked for yet.
@@ -48,7 +47,7 @@ func (a answered) rests(now time.Time, settle time.Duration) bool {
 	return !a.app.Known && missing > settle && now.Sub(a.at) < min(missing/4, rarestAsked)
 }
 
-// keep keeps an answer.
+// keep stores an answer.
 func (p *Provider) keep(app providers.Application) {
 	now := p.now()
 	made := answered{app: app, at: now}
@@ -60,7 +59,7 @@ func (p *Provider) keep(app providers.Application) {
 	p.answers[app.ID] = made
 }
 
-// inTurns returns one of the first list, one of the second, and so on.
+// inTurns interleaves two lists.
 func inTurns(a, b []string) []string {
 	list := make([]string, 0, len(a)+len(b))
 	for i := range max(len(a), len(b)) {
@@ -69,9 +68,9 @@ func inTurns(a, b []string) []string {
 	return list
 }
 
-// Applications asks for applications, all at once or one by one, in as much time as the setting
-// timeout says and ctx allows. Applications with ids that YARN does not make are not known, and are
-// not asked for.
+// Applications asks for applications, with one list or one by one, within the setting timeout and
+// the deadline of ctx. An id that YARN cannot have made is unknown; the provider does not ask for
+// it.
 func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.Application, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +102,7 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 			unseen = append(unseen, id)
 		}
 	}
-	p.answers = kept // the others are not asked for any longer
+	p.answers = kept // forgets the applications that the caller no longer asks for
 	for _, ask := range [][]string{due, unseen, fresh} {
 		slices.SortStableFunc(ask, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
 	}
@@ -122,12 +121,12 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 	}
 	slices.SortFunc(list, func(a, b providers.Application) int { return cmp.Compare(a.ID, b.ID) })
 	if _, spent := errors.AsType[*BudgetError](err); spent && len(list) == len(wanted) {
-		err = nil // what is kept does
+		err = nil // kept answers cover the rest
 	}
 	return list, err
 }
 
-// askFor asks for applications, all at once or one by one, and keeps the answers.
+// askFor asks for applications, with one list or one by one, and keeps the answers.
 func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -158,9 +157,10 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	return err
 }
 
-// askOneByOne asks for applications, some at once. It ends at the first failure of the server, and
-// goes on if only one application cannot be seen. It returns how many of them live, or cannot be
-// seen: a list of those that live should have them.
+// askOneByOne asks for applications, several at a time. It stops at the first failure of the
+// server, but continues after a failure about a single application. live is the number of
+// applications that have not ended or cannot be read: a list of live applications should have
+// contained them.
 func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) (live int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -210,18 +210,18 @@ func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) 
 	return live, failed
 }
 
-// isAboutOne reports whether a failure is about the one application that was asked for.
+// isAboutOne reports whether a failure concerns only the requested application.
 func isAboutOne(err error) bool {
 	wrong, ok := errors.AsType[*ServerError](err)
 	return ok && (wrong.Trouble == Senseless || wrong.Trouble == NotAllowed && wrong.Status == 403)
 }
 
-// application asks for one. The error is a *ServerError.
+// application asks for one application. The error is a *ServerError.
 func (s *server) application(ctx context.Context, id string) (providers.Application, error) {
 	app := providers.Application{ID: id}
 	var said applicationAnswer
-	// The requests of a large application are the bulk of an answer; versions that do not know the
-	// word send them.
+	// The resource requests are most of a large application's answer. Versions that do not know
+	// deSelects send them anyway.
 	err := s.get(ctx, "/apps/"+url.PathEscape(id), values("deSelects", "resourceRequests"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "app" {
@@ -242,7 +242,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	return said.application(), nil
 }
 
-// application is what the answer says, in the words of package providers.
+// application converts the answer to a providers.Application.
 func (a *applicationAnswer) application() providers.Application {
 	app := providers.Application{ID: a.id, Known: true, Queue: a.queue, User: a.user}
 	switch strings.ToUpper(a.state) {
@@ -255,13 +255,13 @@ func (a *applicationAnswer) application() providers.Application {
 	return app
 }
 
-// applicationAnswer is what an answer says.
+// applicationAnswer is a decoded answer about one application.
 type applicationAnswer struct {
 	id, state, queue, user string
-	// finalStatus is what the application said of itself, or what became of it.
+	// finalStatus is the result that the application reported itself, or that YARN determined.
 	finalStatus, diagnostics string
 
-	memory, cpu *int64 // MiB and cores; -1 before it has any and after its end
+	memory, cpu *int64 // MiB and cores; -1 before its first container and after its end
 	usages      []usage
 }
 
@@ -299,19 +299,19 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	return err
 }
 
-// chosen reads a name that a user of the cluster may have chosen. One with a fault is left empty:
-// nobody can ask for it.
+// chosen reads a name that a user of the cluster may have chosen. An unusable name becomes empty:
+// no request can contain it.
 func chosen(r *reader, at *string) error {
 	name, err := r.name()
 	*at = name.text
 	return err
 }
 
-// mostPassage is how many bytes of diagnostics are kept. Some have a whole stack trace in them;
-// what it comes to stands in the first lines.
+// mostPassage is the length to which diagnostics are truncated, in bytes. Some contain a whole
+// stack trace, but the first lines have the essential part.
 const mostPassage = 2048
 
-// passage returns the beginning of the text that comes next, with its words one blank apart.
+// passage returns the beginning of the next text, with single spaces between words.
 func (r *reader) passage() (string, error) {
 	if r.next() != jsontext.KindString {
 		return "", r.skip()
@@ -320,7 +320,7 @@ func (r *reader) passage() (string, error) {
 	return strings.ToValidUTF8(strings.Join(strings.Fields(string(b[:min(len(b), mostPassage)])), " "), "?"), err
 }
 
-// failure is FAILED or KILLED, and why, of an application that ended without success.
+// failure returns FAILED or KILLED, and the diagnostics, if the application ended without success.
 func (a *applicationAnswer) failure() (status, diagnostics string) {
 	for _, said := range []string{a.state, a.finalStatus} {
 		if status := strings.ToUpper(said); status == "FAILED" || status == "KILLED" {
@@ -330,8 +330,8 @@ func (a *applicationAnswer) failure() (status, diagnostics string) {
 	return "", ""
 }
 
-// applicationUsage rounds down, other than for a queue: what an application holds is what need not
-// be counted as others' there.
+// applicationUsage rounds down, unlike the figures of a queue: the coordinator subtracts this
+// amount from the use of others.
 func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 	switch string(key) {
 	case "partitionName":
@@ -346,8 +346,8 @@ func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 	return err
 }
 
-// allocated is by partition if the answer tells them apart. What is reserved for it is not
-// counted: that is on the safe side.
+// allocated returns the application's resources, by partition if the answer has partitions. It
+// leaves out reserved resources, which errs on the safe side.
 func (a *applicationAnswer) allocated() map[string]resource.Vector {
 	list := map[string]resource.Vector{}
 	for _, u := range a.usages {
@@ -371,8 +371,8 @@ func (a *applicationAnswer) allocated() map[string]resource.Vector {
 	return list
 }
 
-// applicationID reports whether it is one that YARN makes: application_CLUSTER_NUMBER. Any other
-// name of an application must not become a path on the server.
+// applicationID reports whether an id has YARN's form application_CLUSTER_NUMBER. Any other id must
+// not become part of a path on the server.
 func applicationID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "application_")
 	cluster, number, found := strings.Cut(rest, "_")

@@ -9,31 +9,31 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// All applications that have not ended come in one answer, others' among them. One of them costs
-// the ResourceManager about a tenth of a request for it alone. So the list is asked for if it has
-// at most listRatio applications for each one that is wanted, and no more than mostListed: that are
-// about 20 MB.
+// One list request returns all live applications, including those of others. One application in the
+// list costs the ResourceManager about a tenth of a single request. So the provider asks for the
+// list if it has at most listRatio applications per wanted one, and at most mostListed in total
+// (about 20 MB).
 const (
 	listFrom   = 8
 	listRatio  = 8
 	mostListed = 10_000
-	// listPause is how long they are asked for one by one after a list that was of no use: the
-	// server has none, or it lacks more of ours that live than it has. Those that have ended since
-	// they were last asked for are not in it.
+	// listPause is how long the provider asks one by one after a useless list. A list is useless if
+	// the server has none, or if more wanted live applications are missing from it than are in it.
+	// A list lacks the applications that have ended since the last answer.
 	listPause = 10 * time.Minute
 )
 
-// liveStates are those of applications that have not ended.
+// liveStates are the states of applications that have not ended.
 const liveStates = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 
-// lists reports whether a list is better than a request for each of so many.
+// lists reports whether one list is cheaper than a request for each wanted application.
 func (p *Provider) lists(wanted int) bool {
 	return wanted >= listFrom && p.live != nil && int(*p.live) <= min(wanted*listRatio, mostListed) && !p.now().Before(p.listAgain)
 }
 
-// askForList asks for all applications that have not ended, keeps the answers for those that are
-// wanted, and returns the ids of the others. A list that fails is no failure: a request for one
-// application says more, and may go well.
+// askForList asks for all live applications, keeps the answers about the wanted ones, and returns
+// the other ids. A failure of the list is not an error: a single request gives more details, and
+// may succeed.
 func (p *Provider) askForList(ctx context.Context, from *server, ids []string) []string {
 	wanted := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -44,7 +44,7 @@ func (p *Provider) askForList(ctx context.Context, from *server, ids []string) [
 	found := map[string]providers.Application{}
 	err := from.applications(ctx, func(id string) bool { return wanted[id] }, found)
 	if err != nil {
-		if !errors.Is(ctx.Err(), context.Canceled) { // by the caller
+		if !errors.Is(ctx.Err(), context.Canceled) { // not canceled by the caller
 			p.listAgain = p.now().Add(listPause)
 		}
 		return ids
@@ -60,8 +60,8 @@ func (p *Provider) askForList(ctx context.Context, from *server, ids []string) [
 	return rest
 }
 
-// applications asks for all that have not ended, and adds those that are wanted to found. The error
-// is a *ServerError.
+// applications asks for all live applications, and adds the wanted ones to found. The error is a
+// *ServerError.
 func (s *server) applications(ctx context.Context, wanted func(id string) bool, found map[string]providers.Application) error {
 	return s.get(ctx, "/apps", values("states", liveStates, "deSelects", "resourceRequests"), func(body io.Reader) error {
 		return readApplications(body, wanted, found)

@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// applicationsOf makes a ResourceManager with so many applications, the first of them with the ids
-// of manyIDs. It answers for each one and for all, in Hadoop's words.
+// applicationsOf makes a ResourceManager with live applications; the first ones have the ids of
+// manyIDs. It answers single and list requests in Hadoop's format.
 func applicationsOf(t *testing.T, rm *fakeRM, live int) {
 	t.Helper()
 	one := func(id string) string {
@@ -36,7 +36,7 @@ func applicationsOf(t *testing.T, rm *fakeRM, live int) {
 func TestManyOfOursAreAskedForByOneRequest(t *testing.T) {
 	for _, c := range []struct {
 		live, ours int
-		want       string // asked for
+		want       string // paths of the requests
 	}{
 		{40, 7, "/apps/ID×7"},
 		{40, 8, "/apps×1"},
@@ -70,7 +70,7 @@ func TestManyOfOursAreAskedForByOneRequest(t *testing.T) {
 	}
 }
 
-// shortPaths is paths, with all applications as one.
+// shortPaths is paths with all single applications merged into one.
 func shortPaths(asked map[string]int) string {
 	short := map[string]int{}
 	for path, n := range asked {
@@ -82,7 +82,8 @@ func shortPaths(asked map[string]int) string {
 	return paths(short)
 }
 
-// Those that the list lacks have ended, or cannot be seen in it: they are asked for.
+// Applications that the list lacks have ended, or the list cannot show them: they are asked for one
+// by one.
 func TestWhatIsNotInTheListIsAskedFor(t *testing.T) {
 	rm := newRM(t)
 	applicationsOf(t, rm, 20)
@@ -101,7 +102,7 @@ func TestWhatIsNotInTheListIsAskedFor(t *testing.T) {
 	}
 }
 
-// Ours that have ended are not in a list of those that live. It is of use all the same.
+// The list has no ended applications. It is useful all the same.
 func TestAListIsOfUseAlsoIfMostOfOursHaveEnded(t *testing.T) {
 	rm := newRM(t)
 	applicationsOf(t, rm, 20)
@@ -116,7 +117,7 @@ func TestAListIsOfUseAlsoIfMostOfOursHaveEnded(t *testing.T) {
 	p := openAt(t, kind{}, []*fakeRM{rm})
 	snapshot(t, p)
 	rm.takeAsked()
-	for _, want := range []string{"/apps×1 /apps/ID×40", "/apps×1 /apps/ID×20"} { // what is not known is asked for again
+	for _, want := range []string{"/apps×1 /apps/ID×40", "/apps×1 /apps/ID×20"} { // unknown ids are asked for again
 		if got, err := p.Applications(t.Context(), ids); err != nil || len(got) != 60 {
 			t.Fatalf("%d answers, %v", len(got), err)
 		}
@@ -161,7 +162,7 @@ func TestAListThatIsOfNoUseIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// A list that does not come leaves time to ask one by one.
+// A list that hangs leaves time to ask one by one.
 func TestAListThatHangsTakesHalfOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -177,8 +178,8 @@ func TestAListThatHangsTakesHalfOfTheTime(t *testing.T) {
 	})
 }
 
-// Whatever is asked, there are no more requests in a minute than the setting says, and the queues
-// are read all the same.
+// The provider never sends more requests in a minute than the setting allows, and still reads the
+// queues.
 func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -231,11 +232,11 @@ func TestRequestsAreBounded(t *testing.T) {
 		for _, n := range rm.takeAsked() {
 			asked += n
 		}
-		if sent := p.Requests(); sent != int64(asked) || asked < len(times) { // its info is asked for, too
+		if sent := p.Requests(); sent != int64(asked) || asked < len(times) { // /info counts, too
 			t.Errorf("it counts %d of %d", sent, asked)
 		}
 
-		// Who has none left is not asked, and is not said not to answer.
+		// A server that was not asked for lack of budget is not reported as unreachable.
 		for p.budget.limiter.Allow() {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +255,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	})
 }
 
-// FuzzApplications feeds anything to the reader of lists.
+// FuzzApplications feeds any input to the reader of lists.
 func FuzzApplications(f *testing.F) {
 	f.Add([]byte(`{"apps":{"app":[{"id":"application_1_1","state":"RUNNING","queue":"a","allocatedMB":-1,"allocatedVCores":1e308}]}}`))
 	f.Add([]byte(`{"apps":{"app":{"id":"application_1_1","resourceInfo":{"resourceUsagesByPartition":[{"partitionName":"x","used":{"memory":9e99,"vCores":-3}}]}}}}`))

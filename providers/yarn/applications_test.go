@@ -95,13 +95,13 @@ func TestApplicationAsItIsTold(t *testing.T) {
 	}
 }
 
-// manyApps answers for every application, and says how many were asked for at once at most.
+// manyApps answers for every application, and records the largest number of concurrent requests.
 type manyApps struct {
 	mu    sync.Mutex
 	asked map[string]int
 	ended map[string]bool
 	now   atomic.Int32
-	most  int32 // guarded by mu, as the others
+	most  int32 // guarded by mu, like the other fields
 	takes time.Duration
 }
 
@@ -124,7 +124,8 @@ func (m *manyApps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answerJSON(string(body))(w, r)
 }
 
-// times are how often applications were asked for since the last call: how many of them how often.
+// times counts the requests per application since the last call: it maps a number of requests to
+// the number of applications.
 func (m *manyApps) times() map[int]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,14 +170,14 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 	for _, want := range []int{maxAsked, 2 * maxAsked, 2400} {
 		ask(want)
 	}
-	// 3 × 1024 − 2400 for the second time
+	// 3 × 1024 − 2400 are asked for a second time
 	if got := apps.times(); !maps.Equal(got, map[int]int{1: 2400 - 672, 2: 672}) {
 		t.Errorf("times: %v", got)
 	}
 	for range 6 {
 		ask(2400)
 	}
-	// Of those that are not asked for again nothing is known after 20 s.
+	// After 20 s without a new answer an application is unknown.
 	rm.does("*", answerWith(503, "not now"))
 	for range 4 {
 		clock.advance(5 * time.Second)
@@ -186,7 +187,7 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 	}
 	got, err := p.Applications(t.Context(), ids)
 	wantUnavailable(t, err, false)
-	if len(got) != maxAsked { // those of the last call before
+	if len(got) != maxAsked { // the applications of the call before
 		t.Errorf("%d are still known", len(got))
 	}
 	clock.advance(time.Second)
@@ -237,14 +238,14 @@ func TestFourApplicationsAtOnce(t *testing.T) {
 		if _, err := p.Applications(t.Context(), ids[:20]); err != nil || apps.most != 4 || time.Since(begin) != 5*time.Second {
 			t.Errorf("%v, %d at once, %v; want 4 and 5s", err, apps.most, time.Since(begin))
 		}
-		// When the time is over, it returns what it has.
+		// When the time is over, the call returns the answers so far.
 		apps.takes = 3 * time.Second
 		begin = time.Now()
 		got, err := openAt(t, kind{dial: web.dial}, []*fakeRM{rm}).Applications(t.Context(), ids)
 		if wantUnavailable(t, err, false); len(got) != 3*4 || time.Since(begin) != 10*time.Second {
 			t.Errorf("%d after %v; want 12 after 10s", len(got), time.Since(begin))
 		}
-		// 20 of them 20 s old, and the other 10 go first
+		// 20 answers are 20 s old; the other 10 applications come first
 		if got, _ = p.Applications(t.Context(), ids); len(got) != 30 {
 			t.Errorf("%d, want all", len(got))
 		}
@@ -278,8 +279,8 @@ func TestApplicationsOfAClusterWithoutActiveOne(t *testing.T) {
 	wantUnavailable(t, err, false)
 }
 
-// One application that cannot be seen does not hide the others; a server that fails is not asked
-// for the rest.
+// One unreadable application does not hide the others. A server that fails is not asked again in
+// the same call.
 func TestFailuresOfOneAndOfAll(t *testing.T) {
 	rm := newRM(t)
 	apps := &manyApps{asked: map[string]int{}, ended: map[string]bool{}}
@@ -306,8 +307,8 @@ func TestFailuresOfOneAndOfAll(t *testing.T) {
 	}
 }
 
-// Ids that the cluster does not know are asked for ever more rarely, and are answered all the same.
-// One that it knows later counts as any other.
+// The provider asks for unknown ids more and more rarely, and still returns an answer about them.
+// An id that becomes known later counts like any other.
 func TestIdsThatTheClusterDoesNotKnow(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -342,8 +343,8 @@ func TestIdsThatTheClusterDoesNotKnow(t *testing.T) {
 	}
 }
 
-// However many ids somebody makes up, those that the cluster knows stay known, and of new ones
-// those that come first are asked for first.
+// Invented ids, however many, do not displace known applications. Among new ids, the first ones are
+// asked for first.
 func TestMadeUpIdsLeaveTheOthersTheirTurn(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -361,7 +362,7 @@ func TestMadeUpIdsLeaveTheOthersTheirTurn(t *testing.T) {
 	for round := range 8 {
 		clock.advance(5 * time.Second)
 		ids := make([]string, 0, 2000)
-		for i := range 2000 { // others each time
+		for i := range 2000 { // different ids each time
 			ids = append(ids, fmt.Sprintf("application_9_%d", round*2000+i))
 		}
 		late := fmt.Sprintf("application_8_%d", round)

@@ -9,18 +9,18 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// authenticator says who we are. It may be used by many goroutines.
+// authenticator proves our identity to a cluster. Methods may be called from any goroutine.
 type authenticator interface {
-	// transport returns a way to send requests to one server that authenticates us to that server
-	// alone: redirects are not followed.
+	// transport returns a RoundTripper that authenticates us to one server only: the client follows
+	// no redirects.
 	transport(base http.RoundTripper, at address) http.RoundTripper
-	// hide takes what is secret out of a text.
+	// hide removes secrets from a text.
 	hide(text string) string
-	// close ends what is kept.
+	// close releases resources.
 	close()
 }
 
-// openAuthenticator reads the files of the way to authenticate. The error is a
+// openAuthenticator reads the files of the authentication method. The error is a
 // *providers.SettingError.
 func openAuthenticator(s settings, now func() time.Time) (authenticator, error) {
 	switch s.auth {
@@ -35,15 +35,14 @@ func openAuthenticator(s settings, now func() time.Time) (authenticator, error) 
 	return anonymous{}, nil
 }
 
-// anonymous sends nothing in the headers of a request. A user name, if there is one, is in its
-// query.
+// anonymous sends no authentication header. The user name of the method simple is in the query.
 type anonymous struct{}
 
 func (anonymous) transport(base http.RoundTripper, _ address) http.RoundTripper { return base }
 func (anonymous) hide(text string) string                                       { return text }
 func (anonymous) close()                                                        {}
 
-// basic shows a user name and a password with every request.
+// basic sends a user name and a password with every request.
 type basic struct {
 	user     string
 	password *credential.FileSet[string]
@@ -62,8 +61,8 @@ func openBasic(s settings, now func() time.Time) (*basic, error) {
 	return &basic{user: s.user, password: password}, nil
 }
 
-// openSecret reads a secret from a file: one line of at most so many bytes. It is read again when
-// it changes. The error is a *providers.SettingError.
+// openSecret reads a secret from a file: one line of at most most bytes. It reads the file again
+// when it changes. The error is a *providers.SettingError.
 func openSecret(setting, path, want string, most int, now func() time.Time) (*credential.FileSet[string], error) {
 	file := credential.File{Field: setting, Path: path, Secret: true, Want: want}
 	secret, err := credential.OpenFileSet([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
@@ -86,28 +85,29 @@ func openSecret(setting, path, want string, most int, now func() time.Time) (*cr
 
 func (b *basic) transport(base http.RoundTripper, _ address) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
-		request = request.Clone(request.Context()) // a RoundTripper changes no request
+		request = request.Clone(request.Context()) // a RoundTripper must not change the request
 		request.SetBasicAuth(b.user, *b.password.Get())
 		return base.RoundTrip(request)
 	})
 }
 
-// hide covers a server that repeats what it was sent.
+// hide covers servers that repeat the request's header.
 func (b *basic) hide(text string) string {
 	return hideSecrets(text, b.sent(), *b.password.Get())
 }
 
-// sent is how they are sent.
+// sent returns the encoded form of user and password.
 func (b *basic) sent() string {
 	return base64.StdEncoding.EncodeToString([]byte(b.user + ":" + *b.password.Get()))
 }
 
 func (b *basic) close() {}
 
-// bearer shows a token with every request (RFC 6750), such as one of Knox or of CDP.
+// bearer sends a token with every request (RFC 6750), such as a token of Knox or CDP.
 type bearer struct{ token *credential.FileSet[string] }
 
-// maxToken is far above a signed token with many groups, in bytes, and below what servers take.
+// maxToken is far above the size of a signed token with many groups, in bytes, and below the header
+// limit of servers.
 const maxToken = 16 << 10
 
 func openBearer(s settings, now func() time.Time) (*bearer, error) {
@@ -120,13 +120,13 @@ func openBearer(s settings, now func() time.Time) (*bearer, error) {
 
 func (b *bearer) transport(base http.RoundTripper, _ address) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
-		request = request.Clone(request.Context()) // a RoundTripper changes no request
+		request = request.Clone(request.Context()) // a RoundTripper must not change the request
 		request.Header.Set("Authorization", "Bearer "+*b.token.Get())
 		return base.RoundTrip(request)
 	})
 }
 
-// hide covers a server that repeats what it was sent.
+// hide covers servers that repeat the request's header.
 func (b *bearer) hide(text string) string {
 	return hideSecrets(text, *b.token.Get())
 }

@@ -7,29 +7,30 @@ import (
 	"strings"
 )
 
-// tokenMaker makes tokens that prove to a service who we are.
+// tokenMaker makes tokens that prove our identity to a service.
 type tokenMaker interface {
-	// token returns one for a service such as HTTP/rm1.example.com, good for one request.
+	// token returns a token for a service such as HTTP/rm1.example.com. It is valid for one
+	// request.
 	token(ctx context.Context, service string) (string, error)
 }
 
-// negotiate authenticates by SPNEGO (RFC 4559), and only when it is asked to: a server answers a
-// good token with a cookie, which is good for hours, so that most requests need no token. A server
-// that gives no cookie asks each time, and costs one more round trip.
+// negotiate authenticates by SPNEGO (RFC 4559), and only if the server demands it. A server answers
+// a valid token with a cookie that lasts for hours, so most requests need no token. A server
+// without cookies demands a token each time, which costs one more round trip.
 type negotiate struct {
 	base    http.RoundTripper
 	tickets tokenMaker
 	service string
 }
 
-// RoundTrip sends a request, and once more with a token if the server answers 401 and offers
-// Negotiate. Requests have no body.
+// RoundTrip sends a request. If the server answers 401 and offers Negotiate, it sends the request
+// again with a token. Requests have no body.
 func (n negotiate) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := n.base.RoundTrip(request)
 	if err != nil || !offersNegotiate(response) {
 		return response, err
 	}
-	// To its end, so that the token goes over the same connection.
+	// Reads the body to its end, so that the second request uses the same connection.
 	_, _ = io.CopyN(io.Discard, response.Body, maxSaid)
 	response.Body.Close()
 	token, err := n.tickets.token(request.Context(), n.service)
@@ -41,7 +42,7 @@ func (n negotiate) RoundTrip(request *http.Request) (*http.Response, error) {
 	return n.base.RoundTrip(request)
 }
 
-// offersNegotiate looks at every offer: a server may put others first, or several into one line.
+// offersNegotiate checks every offer: a server may list others first, or several in one line.
 func offersNegotiate(response *http.Response) bool {
 	if response.StatusCode != http.StatusUnauthorized {
 		return false

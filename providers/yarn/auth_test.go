@@ -70,9 +70,9 @@ func TestBasicShowsThePasswordOfThisMoment(t *testing.T) {
 	want("next")
 	write(t, file, "")
 	clock.advance(2 * time.Second)
-	want("next") // what cannot be used is not
+	want("next") // an unusable file changes nothing
 
-	// A server that repeats what it was sent does not make us say it.
+	// A server that repeats the request's header does not make the provider show the secret.
 	rm.does("*", func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "you said "+r.Header.Get("Authorization")+" and that is alice:next", http.StatusForbidden)
 	})
@@ -82,7 +82,7 @@ func TestBasicShowsThePasswordOfThisMoment(t *testing.T) {
 	}
 }
 
-// The servers that a redirection leads to get neither a request nor its credentials.
+// The target of a redirect gets neither a request nor credentials.
 func TestNothingIsShownToOtherHosts(t *testing.T) {
 	other := newRM(t)
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -100,7 +100,7 @@ func TestNothingIsShownToOtherHosts(t *testing.T) {
 	}
 }
 
-// fakeTickets hands out tokens that name the service.
+// fakeTickets hands out tokens that contain the name of the service.
 type fakeTickets struct {
 	mu    sync.Mutex
 	count int
@@ -120,14 +120,14 @@ func (f *fakeTickets) transport(base http.RoundTripper, at address) http.RoundTr
 func (f *fakeTickets) hide(text string) string { return text }
 func (f *fakeTickets) close()                  {}
 
-// guarded asks who is there as Hadoop's AuthenticationFilter does: a token is good once and gives
-// a cookie.
+// guarded authenticates like Hadoop's AuthenticationFilter: a token is valid once and yields a
+// cookie.
 type guarded struct {
 	rm     *fakeRM
 	mu     sync.Mutex
-	cookie string // the one that is good
+	cookie string // the valid one
 	used   map[string]bool
-	none   bool // it gives no cookie
+	none   bool // it sets no cookie
 	asked  int
 	offers []string
 	tokens []string
@@ -170,7 +170,7 @@ func (g *guarded) letIn(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// startGuarded starts a ResourceManager and its guard; what was handed in is set before the first
+// startGuarded starts a ResourceManager with its guard. set configures the guard before the first
 // request.
 func startGuarded(t *testing.T, set func(*guarded)) (*fakeRM, *guarded) {
 	rm := unstartedRM()
@@ -181,7 +181,7 @@ func startGuarded(t *testing.T, set func(*guarded)) (*fakeRM, *guarded) {
 	return rm, g
 }
 
-// openWith opens a provider with tickets of a test.
+// openWith opens a provider with a test's authenticator.
 func openWith(t *testing.T, identity authenticator, servers ...*fakeRM) *Provider {
 	t.Helper()
 	p := openAt(t, kind{}, servers)
@@ -241,7 +241,7 @@ func TestCookiesAndTokensOfOneServerStayThere(t *testing.T) {
 	for range 3 {
 		snapshot(t, p)
 	}
-	// on one host, which is all that a cookie knows
+	// on one host; cookies do not distinguish ports
 	if guardOfOne.asked != 1 || guardOfTwo.asked != 1 {
 		t.Errorf("asked %d and %d times", guardOfOne.asked, guardOfTwo.asked)
 	}

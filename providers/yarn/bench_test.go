@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// answerOf makes an answer of a CapacityScheduler of Hadoop 3.4 with n queues, from what Hadoop's
-// own tests have of a leaf and of a parent: nine leaves below each parent, about 7 kB a queue.
+// answerOf makes an answer of a CapacityScheduler of Hadoop 3.4 with n queues, from a leaf and a
+// parent in Hadoop's own tests: nine leaves below each parent, about 7 kB per queue.
 func answerOf(tb testing.TB, n int) []byte {
 	tb.Helper()
 	body := payloads(tb, ".json")["cs-2022/scheduler-response-WeightModeWithAutoCreatedQueues-After.json"]
@@ -56,9 +56,9 @@ func answerOf(tb testing.TB, n int) []byte {
 	return text
 }
 
-// BenchmarkDecode reads an answer as a poll does, with what comes after it, the snapshot; and the
-// same bytes by encoding/json into its general types, which is what a reader that holds everything
-// does at least.
+// BenchmarkDecode reads an answer like a poll does, including the snapshot. It also decodes the
+// same bytes with encoding/json into its general types, which is the minimum for a reader that
+// keeps everything in memory.
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		body := answerOf(b, n)
@@ -91,7 +91,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkStream is the part of it that looks at every byte before the reader of JSON does.
+// BenchmarkStream is the part before the JSON decoder, which looks at every byte.
 func BenchmarkStream(b *testing.B) {
 	body := answerOf(b, 500)
 	b.SetBytes(int64(len(body)))

@@ -21,39 +21,37 @@ import (
 
 const (
 	connectTime = 2 * time.Second
-	// idleTime is how long an open connection is kept: longer than most intervals, so that a
-	// cluster is asked over one connection.
+	// idleTime is how long an idle connection stays open. It is longer than most intervals, so that
+	// one connection serves a cluster.
 	idleTime = 90 * time.Second
-	// atOnce is how many applications are asked for at the same time, and so how many connections
-	// are kept.
+	// atOnce is the number of concurrent requests for applications, and of idle connections.
 	atOnce = 4
-	// maxHeader bounds the head of an answer in bytes. Hadoop's are below 2 KiB.
+	// maxHeader bounds the header of an answer in bytes. Hadoop's headers are below 2 KiB.
 	maxHeader = 64 << 10
 )
 
 // dialer opens connections.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// server is one ResourceManager, or a gateway, and what is kept for it: connections and cookies,
-// which no other server sees. It may be used by many goroutines.
+// server is a client of one ResourceManager or gateway, with its own connections and cookies.
+// Methods may be called from any goroutine.
 type server struct {
 	address
 	http      *http.Client
 	transport *http.Transport
-	// base is the path before those of the interface, query what each request has.
+	// base is the path prefix of the REST interface; query is part of every request.
 	base  string
 	query url.Values
 	// maxBytes bounds one answer.
 	maxBytes int64
-	// hide takes secrets out of what a server says.
+	// hide removes secrets from a server's text.
 	hide func(string) string
-	// dials counts the connections that were opened. A new one may lead to a server that was
-	// restarted.
+	// dials counts opened connections. A new connection may lead to a restarted server.
 	dials atomic.Int64
 }
 
-// newServer makes a server of a cluster. trust may be nil if no address has TLS,
-// through if there is no proxy.
+// newServer makes a client of one server. trust may be nil if no address has TLS, and through if
+// there is no proxy.
 func newServer(at address, s settings, identity authenticator, trust *credential.Client, through *proxy, budget *requestBudget, dial dialer) (*server, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -74,8 +72,8 @@ func newServer(at address, s settings, identity authenticator, trust *credential
 			made.dials.Add(1)
 			return dial(ctx, network, address)
 		},
-		// No proxy but the one that is named: tickets and passwords go where the settings say.
-		// ResourceManagers do not compress; what unpacks itself has no bound
+		// No proxy from the environment: tickets and passwords go only where the settings say.
+		// ResourceManagers do not compress, and transparent decompression has no size limit.
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    atOnce,
 		IdleConnTimeout:        idleTime,
@@ -95,7 +93,7 @@ func newServer(at address, s settings, identity authenticator, trust *credential
 	return made, nil
 }
 
-// openTrust makes what TLS needs of the settings. The error is a *providers.SettingError.
+// openTrust makes the TLS configuration from the settings. The error is a *providers.SettingError.
 func openTrust(s settings, now func() time.Time) (*credential.Client, error) {
 	trust, err := credential.ClientTLS{CA: s.ca, Cert: s.certificate, Key: s.key}.Open(credential.Options{Field: "tls", Now: now})
 	if err != nil {
@@ -104,8 +102,8 @@ func openTrust(s settings, now func() time.Time) (*credential.Client, error) {
 	return trust, nil
 }
 
-// fileSetting turns what is wrong with a file into what is wrong with the setting that names it.
-// names has the settings by field; a field that is not there is a setting's name already.
+// fileSetting converts an error about a file into an error about the setting that names it. names
+// maps fields to settings; any other field is already the name of a setting.
 func fileSetting(err error, names map[string]string) error {
 	wrong, ok := errors.AsType[*credential.FileError](err)
 	if !ok {
@@ -118,8 +116,8 @@ func fileSetting(err error, names map[string]string) error {
 	return &providers.SettingError{Setting: name, Value: wrong.File, Want: wrong.Want + " (this one: " + wrong.Wrong + ")"}
 }
 
-// get asks for a path below the base path, and gives the answer to decode, which is JSON by its
-// own account and of bounded length. The error is a *ServerError.
+// get requests a path below the base path and passes the answer to decode. The answer has the
+// content type of JSON and a bounded length. The error is a *ServerError.
 func (s *server) get(ctx context.Context, path string, query url.Values, decode func(io.Reader) error) error {
 	if ctx.Err() != nil {
 		return s.notAsked(ctx)
@@ -150,23 +148,23 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	}
 	body := &boundedReader{r: response.Body, left: s.maxBytes, limit: s.maxBytes}
 	if err := decode(body); err != nil {
-		if body.err != nil { // it broke while it was read
+		if body.err != nil { // the connection broke during the body
 			return s.unreachable(body.err)
 		}
 		return s.malformedAnswer(err)
 	}
-	// To its end, so that the connection can be used again.
+	// Reads the body to its end, so that the connection can be reused.
 	_, _ = io.CopyN(io.Discard, body, maxSaid)
 	return nil
 }
 
-// failed is what a server did in place of an answer. Errors of servers are made here alone: their
-// texts show no secret of ours, whoever wrote these.
+// failed makes the error of a server. No other function makes a ServerError, so no error text shows
+// our secrets, even if the server repeats them.
 func (s *server) failed(trouble Trouble, err error) *ServerError {
 	return &ServerError{Address: s.String(), Trouble: trouble, Err: err, hide: s.hide}
 }
 
-// notAsked is about a server that could not be asked any more, as ctx has ended.
+// notAsked makes the error about a server that was not asked because ctx has ended.
 func (s *server) notAsked(ctx context.Context) *ServerError {
 	made := s.failed(NotAsked, ctx.Err())
 	if errors.Is(made.Err, context.DeadlineExceeded) {
@@ -175,7 +173,7 @@ func (s *server) notAsked(ctx context.Context) *ServerError {
 	return made
 }
 
-// boundedReader reads an answer up to a limit, and remembers how reading failed.
+// boundedReader reads an answer up to a limit, and keeps the error of the underlying reader.
 type boundedReader struct {
 	r           io.Reader
 	left, limit int64
@@ -184,7 +182,7 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		// One byte more than allowed tells an answer of just this length from a longer one.
+		// One more byte distinguishes an answer of exactly this length from a longer one.
 		if n, err := b.r.Read(make([]byte, 1)); n == 0 && err != nil {
 			return 0, b.failed(err)
 		}
@@ -202,14 +200,14 @@ func (b *boundedReader) failed(err error) error {
 	return err
 }
 
-// unreachable describes why there is no answer, or only a part of one.
+// unreachable makes the error about an absent or incomplete answer.
 func (s *server) unreachable(err error) *ServerError {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // which leaves the URL out
+		err = wrapped.Err // without the URL
 	}
 	if wrapped, ok := errors.AsType[*net.OpError](err); ok && wrapped.Source != nil {
 		own := *wrapped
-		// its port is another each time, and the message would be logged each time
+		// the local port changes with each connection, and each new message would be logged
 		own.Source = nil
 		err = &own
 	}
@@ -233,8 +231,8 @@ func (s *server) unreachable(err error) *ServerError {
 	return made
 }
 
-// trustAdvice says what to do about TLS that failed; empty: it was something else. Package
-// credential knows more, in the words of another configuration.
+// trustAdvice returns the remedy for a TLS failure; empty for other failures. Package credential
+// has more detailed texts, but they name the settings of another configuration.
 func trustAdvice(err error) string {
 	if _, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); !ok {
 		return ""

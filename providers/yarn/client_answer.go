@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxSaid is how much of a text that is no answer is read, in bytes.
+	// maxSaid is how much of an error page is read, in bytes.
 	maxSaid = 16 << 10
-	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a
-	// certificate may have many names.
+	// maxShown is how much of an error page is shown, in bytes. maxError is the limit for an error:
+	// a certificate may have many names.
 	maxShown = 240
 	maxError = 480
 )
 
-// checkAnswer tells an answer from everything else that an active or standby ResourceManager, or a
-// proxy before it, says:
+// checkAnswer distinguishes an answer from the other responses of an active or standby
+// ResourceManager, or of a proxy before it:
 //
 //	standby, Hadoop 2.7.0 and before    200, Refresh, text "This is standby RM. Redirecting to …"
 //	standby, from 2.7.1 on              307, Location, text "This is standby RM. The redirect url is: …"
@@ -30,9 +30,9 @@ const (
 //	                                    later 200 "There is no active RM …"
 //	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …};
 //	                                    while becoming active 503
-//	who are you                         401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
+//	unauthenticated                     401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
 //
-// The error is a *ServerError, nil if there is JSON to read.
+// The error is a *ServerError; it is nil if there is JSON to read.
 func (s *server) checkAnswer(response *http.Response) error {
 	wrong := s.failed("", nil)
 	wrong.Status = response.StatusCode
@@ -44,7 +44,7 @@ func (s *server) checkAnswer(response *http.Response) error {
 	if isJSON && response.StatusCode == http.StatusOK {
 		return nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxSaid)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxSaid)) // a partial text is good enough
 	if isJSON {
 		wrong.Said = s.forLog(remoteException(text))
 	} else {
@@ -77,7 +77,7 @@ func (s *server) checkAnswer(response *http.Response) error {
 	return wrong
 }
 
-// wanted says what a server or a proxy wants that does not let us in; nil: it does not say.
+// wanted returns which authentication a server or proxy demands; nil if the response does not tell.
 func (s *server) wanted(response *http.Response) error {
 	if response.StatusCode == http.StatusProxyAuthRequired {
 		return errors.New("the proxy wants a user and a password: see the settings " + settingProxyUser + " and " + settingProxyPasswordFile)
@@ -88,7 +88,7 @@ func (s *server) wanted(response *http.Response) error {
 	return nil
 }
 
-// malformedAnswer is about an answer that the reader of it refuses.
+// malformedAnswer makes the error about an answer that cannot be decoded.
 func (s *server) malformedAnswer(err error) *ServerError {
 	made := s.failed(Senseless, err)
 	if refused, ok := errors.AsType[*AnswerError](err); ok {
@@ -103,14 +103,14 @@ func (s *server) malformedAnswer(err error) *ServerError {
 	return made
 }
 
-// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop
-// 2 says none.
+// jsonType reports whether a content type is JSON, with or without a character set: Hadoop 2 sends
+// none.
 func jsonType(text string) bool {
 	kind, _, err := mime.ParseMediaType(text)
 	return err == nil && kind == "application/json"
 }
 
-// redirection is the target of a redirect, without its query, which may hold a secret.
+// redirection describes the target of a redirect, without its query, which may hold a secret.
 func redirection(response *http.Response) string {
 	at, err := url.Parse(response.Header.Get("Location"))
 	if err != nil || at.Host == "" {
@@ -119,7 +119,7 @@ func redirection(response *http.Response) string {
 	return "it leads to " + at.Scheme + "://" + at.Host + at.EscapedPath()
 }
 
-// schemes are the ways to authenticate that a server offers, without their parameters.
+// schemes lists the authentication schemes that a server offers, without their parameters.
 func schemes(response *http.Response) string {
 	var list []string
 	for _, value := range response.Header.Values("WWW-Authenticate") {
@@ -144,7 +144,7 @@ func remoteException(text []byte) string {
 	return answer.RemoteException.Exception + ": " + answer.RemoteException.Message
 }
 
-// plainText takes the markup out of a page, and what no reader of it sees.
+// plainText removes the markup and the invisible parts of a page.
 func plainText(page string) string {
 	var b strings.Builder
 	for page != "" {
@@ -165,6 +165,6 @@ func plainText(page string) string {
 	return b.String()
 }
 
-// forLog makes a text of a server fit to be shown: one line, bounded, without our secrets. The
-// secrets go first, so that none is cut in two.
+// forLog makes a server's text safe to show: one line, bounded, without our secrets. It removes
+// secrets before it truncates, so that no part of a secret remains.
 func (s *server) forLog(text string) string { return spelling.Line(s.hide(text), maxShown) }

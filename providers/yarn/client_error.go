@@ -7,38 +7,38 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Trouble is why a server did not give what it was asked for.
+// Trouble classifies the failure of a request.
 type Trouble string
 
-// The troubles.
+// The classes.
 const (
-	// Unreachable: no connection, or it broke, or nothing came in time.
+	// Unreachable: the connection failed or broke, or no answer came in time.
 	Unreachable Trouble = "does not answer"
-	// NotAsked: there was no time left to ask it, or no request of those that the settings allow.
+	// NotAsked: no time was left, or the limit requestsPerMinute was reached.
 	NotAsked Trouble = "was not asked"
 	// NotInCharge: a standby ResourceManager, or one that knows no active one.
 	NotInCharge Trouble = "is not in charge"
-	// NotAllowed: it does not accept our identity, or we cannot prove it.
+	// NotAllowed: the server rejects our identity, or we cannot prove it.
 	NotAllowed Trouble = "refuses us"
-	// Failing: it has an error of its own, as while it becomes active.
+	// Failing: the server has an internal error, for example while it becomes active.
 	Failing Trouble = "fails"
-	// NoSuch: it has no such application.
+	// NoSuch: the server has no such application.
 	NoSuch Trouble = "has no such thing"
-	// Senseless: what it says is not what a ResourceManager says.
+	// Senseless: the response is not that of a ResourceManager.
 	Senseless Trouble = "is not understood"
 )
 
-// ServerError is what one server said or did in place of an answer.
+// ServerError is the failure of a request to one server.
 type ServerError struct {
 	Address string
 	Trouble Trouble
-	// Status is the HTTP status; 0: there was none.
+	// Status is the HTTP status; 0 if there was no response.
 	Status int
-	// Said is the beginning of what it said, without markup.
+	// Said is the beginning of the response's text, without markup.
 	Said string
 	Err  error
 
-	// hide takes our secrets out of the text; nil: there is none.
+	// hide removes our secrets from the text; nil if there are none.
 	hide func(string) string
 }
 
@@ -64,7 +64,7 @@ func (e *ServerError) Error() string {
 // Unwrap returns the cause, nil if there is none.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// TooLargeError refuses an answer that does not end in time.
+// TooLargeError rejects an answer that is longer than the limit.
 type TooLargeError struct {
 	// Limit is the setting maxBytes.
 	Limit int64
@@ -74,7 +74,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the answer is longer than %d bytes: see the setting %s", e.Limit, settingMaxBytes)
 }
 
-// serversError is what each of several servers said.
+// serversError holds one error per server.
 type serversError []error
 
 func (e serversError) Error() string {
@@ -85,5 +85,5 @@ func (e serversError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns them in the order of the addresses.
+// Unwrap returns the errors in the order of the addresses.
 func (e serversError) Unwrap() []error { return e }

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readAnswer reads one object and what comes behind it, and calls field with every key. field must
-// read the value.
+// readAnswer decodes an answer of one JSON object, and calls field with every key. field must read
+// the value.
 func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 	from := &stream{from: r}
 	answer := &reader{tokens: tokensOf(from), names: map[string]chosenName{}}
@@ -41,19 +41,19 @@ const (
 	stateStandby = "STANDBY"
 )
 
-// clusterInfo is what a ResourceManager says of itself.
+// clusterInfo is a ResourceManager's answer about itself.
 type clusterInfo struct {
-	// id is when it was started, in milliseconds: Hadoop makes the ids of applications of it.
+	// id is the start time in milliseconds. Hadoop uses it in application ids.
 	id      int64
-	state   string // stateActive, stateStandby, INITIALIZING, STOPPING; empty: it did not say
+	state   string // stateActive, stateStandby, INITIALIZING or STOPPING; empty: not reported
 	version string
 }
 
-// active reports whether it says that it is in charge. Versions that say nothing have no other.
+// active reports whether the server is active. Versions without a state have only one server.
 func (c clusterInfo) active() bool { return c.state == stateActive || c.state == "" }
 
-// role is the state in the words of providers.Server; empty if it is neither, as while it starts
-// and ends.
+// role returns the state as in providers.Server.Role; empty if it is neither, as during start and
+// stop.
 func (c clusterInfo) role() string {
 	switch {
 	case c.active():
@@ -64,8 +64,8 @@ func (c clusterInfo) role() string {
 	return ""
 }
 
-// info asks a server what it is. A standby ResourceManager answers this, and only under this very
-// path. The error is a *ServerError.
+// info asks a server for its state. A standby ResourceManager answers this path, and no other. The
+// error is a *ServerError.
 func (s *server) info(ctx context.Context) (clusterInfo, error) {
 	var info clusterInfo
 	there := false
@@ -76,7 +76,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 			}
 			return r.object(func(key []byte) (err error) {
 				switch string(key) {
-				case "startedOn", "id": // the same number
+				case "startedOn", "id": // both have the same value
 					info.id, there, err = r.integer()
 				case "haState":
 					info.state, err = r.text()
@@ -109,12 +109,12 @@ func (s *server) scheduler(ctx context.Context) (*Scheduler, error) {
 	return read, err
 }
 
-// incarnation names one run of one ResourceManager.
+// incarnation identifies one run of one ResourceManager.
 func (s *server) incarnation(info clusterInfo) string {
 	return s.String() + " " + strconv.FormatInt(info.id, 10)
 }
 
-// values makes a query of names and values.
+// values makes a query from names and values.
 func values(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -123,7 +123,7 @@ func values(pairs ...string) url.Values {
 	return query
 }
 
-// label returns the one label of a machine, which comes in a list.
+// label returns the only label of a machine, which comes in a list.
 func (r *reader) label() (string, error) {
 	if r.next() != jsontext.KindBeginArray {
 		return r.text()

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// excerptSize is how many bytes of a text are looked at.
+// excerptSize is the length of the prefix that excerpt looks at, in bytes.
 const excerptSize = 512
 
-// Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a
-// buffer. The caller bounds how much it may read: an error of r is returned so that errors.As
-// finds it. Every other error is an *AnswerError.
+// Decode reads an answer of /ws/v1/cluster/scheduler to its end. It buffers only a small part of
+// the answer. The caller bounds the length: errors.As finds an error of r in the returned error.
+// Every other error is an *AnswerError.
 func Decode(r io.Reader) (*Scheduler, error) {
 	head := make([]byte, excerptSize)
 	n, err := io.ReadFull(r, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, readError(err)
 	}
-	// what some editors put before a file that is saved
+	// the byte order mark that some editors put at the start of a file
 	head = bytes.TrimPrefix(head[:n], []byte("\ufeff"))
 	if text := bytes.TrimSpace(head); len(text) == 0 || text[0] != '{' {
 		return nil, refuseText(string(text))
@@ -43,8 +43,8 @@ func Decode(r io.Reader) (*Scheduler, error) {
 
 func readError(err error) error { return fmt.Errorf("read the answer: %w", err) }
 
-// refuseText says what a text is that stands in place of JSON: proxies and ResourceManagers that
-// are not in charge send such, with any status.
+// refuseText classifies a text that came in place of JSON. Proxies and standby ResourceManagers
+// send such texts, with any status.
 func refuseText(text string) *AnswerError {
 	e := &AnswerError{Refusal: NotJSON, Detail: excerpt(text)}
 	switch {
@@ -62,7 +62,7 @@ func refuseText(text string) *AnswerError {
 
 const wantJSON = "want JSON: ask with the header Accept: application/json, and let a proxy on the way pass it on"
 
-// isXML reports whether a text is an answer of a ResourceManager in XML, and no page.
+// isXML reports whether a text is a ResourceManager's answer in XML, and not an HTML page.
 func isXML(text string) bool {
 	if _, rest, found := strings.Cut(text, "?>"); found && strings.HasPrefix(text, "<?xml") {
 		text = strings.TrimSpace(rest)
@@ -75,7 +75,7 @@ func isXML(text string) bool {
 	return false
 }
 
-// answer is what the outermost objects hold.
+// answer is the content of the outermost objects.
 type answer struct {
 	reader
 	info      []*node // schedulerInfo
@@ -84,7 +84,7 @@ type answer struct {
 	message   string
 }
 
-// read reads the whole answer, and sees that nothing comes behind it.
+// read reads the whole answer, and checks that nothing follows it.
 func (a *answer) read() error {
 	if err := a.object(a.field); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (a *answer) read() error {
 	return a.end()
 }
 
-// field reads the outermost object. A federation router calls it otherwise, so whatever holds its
-// subclusters is looked into.
+// field reads a key of the outermost object. A federation router uses another key for the object
+// with its subclusters, so field looks into every object.
 func (a *answer) field(key []byte) error {
 	switch string(key) {
 	case "RemoteException":
@@ -127,7 +127,7 @@ func (a *answer) exceptionField(key []byte) error {
 	return err
 }
 
-// scheduler says what was read.
+// scheduler converts the answer to a Scheduler.
 func (a *answer) scheduler() (*Scheduler, error) {
 	switch {
 	case a.exception:
@@ -146,8 +146,8 @@ func (a *answer) scheduler() (*Scheduler, error) {
 	return made, err
 }
 
-// scheduler is what schedulerInfo says. What kind it is it says itself, and its fields do. Without
-// a type, as from some gateways, the fields are enough.
+// scheduler converts schedulerInfo. Both its type and its fields tell the kind of the scheduler.
+// Some gateways leave out the type; then the fields are enough.
 func (n *node) scheduler() (*Scheduler, error) {
 	fair, capacity := len(n.root) > 0, n.name != "" || n.fault != "" || len(n.children) > 0 || len(n.capacities) > 0
 	switch {

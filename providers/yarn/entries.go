@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root, with
-// fewer figures than a queue has.
+// capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root queue,
+// with fewer figures than other queues.
 func capacityScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: CapacityScheduler, Totals: map[string]resource.Vector{}, typed: info.hasLeaf()}
 	if info.name == "" {
@@ -27,7 +27,7 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 	return s, nil
 }
 
-// fairScheduler lists the queues of the FairScheduler. It knows no partitions.
+// fairScheduler lists the queues of the FairScheduler, which has no partitions.
 func fairScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: FairScheduler, Totals: map[string]resource.Vector{}}
 	seen := map[string]int{}
@@ -45,8 +45,8 @@ func fairScheduler(info *node) (*Scheduler, error) {
 	return s, nil
 }
 
-// fifoScheduler is the one queue of the FifoScheduler, which YARN calls default. It counts memory
-// alone, as the sum of the nodes, and has neither a queue above nor a share.
+// fifoScheduler makes the only queue of the FifoScheduler, which YARN calls default. This scheduler
+// reports only memory, as the sum of the nodes, and has no parent queue and no shares.
 func fifoScheduler(info *node) *Scheduler {
 	s := &Scheduler{Kind: FifoScheduler, Totals: map[string]resource.Vector{}}
 	e := Entry{Path: "root.default", State: info.state}
@@ -64,8 +64,8 @@ func fifoScheduler(info *node) *Scheduler {
 	return s
 }
 
-// list appends a queue and those below it; seen are the paths that are there, with how many entries
-// there are up to the last of each.
+// list appends a queue and the queues below it. seen maps each listed path to the number of entries
+// up to its last one.
 func (s *Scheduler) list(n *node, parent string, seen map[string]int) error {
 	path, fault := n.pathBelow(parent, s.Kind)
 	if fault == "" && seen[path] > 0 {
@@ -112,9 +112,10 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]int) error {
 	return nil
 }
 
-// pathBelow returns the full path of a queue. The FairScheduler names queues by it. The
-// CapacityScheduler names them by its last part, and gives the path next to it only since 3.4, or
-// never. fault says why no request can name the queue, to be read after "with"; empty: one can.
+// pathBelow returns the full path of a queue. The FairScheduler uses full paths as names. The
+// CapacityScheduler uses the last element as the name; it adds the full path only since 3.4, or
+// never. fault is the reason why no request can name the queue, as the text after "with"; empty if
+// one can.
 func (n *node) pathBelow(parent string, kind SchedulerKind) (path, fault string) {
 	switch {
 	case n.fault != "":
@@ -141,9 +142,9 @@ func (n *node) pathBelow(parent string, kind SchedulerKind) (path, fault string)
 	return path, ""
 }
 
-// createsChildren reports whether queues below this one are made by using them. Hadoop 3.4 says
-// so; 3.3 says it of one of the two ways of making them, and before that only the queues that were
-// made tell.
+// createsChildren reports whether the cluster creates child queues on first use. Hadoop 3.4 reports
+// this. Hadoop 3.3 reports it for one of the two ways to create queues. In earlier versions only
+// the existence of created queues shows it.
 func (n *node) createsChildren() bool {
 	if n.eligibility != "" {
 		return n.eligibility != "off"
@@ -159,8 +160,8 @@ func (n *node) createsChildren() bool {
 	return false
 }
 
-// isParent reports whether the queue takes no applications itself. One without queues below may be
-// a parent, too; then it is the only kind of queue without a type, if the answer has types.
+// isParent reports whether the queue takes no applications itself. A queue without children may be
+// a parent, too: in an answer with types, it is then the only kind of queue without a type.
 func (n *node) isParent(typed bool) bool {
 	switch {
 	case len(n.children) > 0, n.cut, n.queueType == "parent":
@@ -171,12 +172,12 @@ func (n *node) isParent(typed bool) bool {
 	return typed || n.createsChildren()
 }
 
-// hasLeaf reports whether the answer says of this queue, or of one below it, that it is a leaf.
+// hasLeaf reports whether the answer marks this queue, or one below it, as a leaf.
 func (n *node) hasLeaf() bool { return n.leaf || slices.ContainsFunc(n.children, (*node).hasLeaf) }
 
-// partitions returns a row for each partition that the queue has a capacity or a use of, in the
-// answer's order. Versions before 2.8, and the FairScheduler, list none: their figures are those
-// of the default partition. So are the figures next to the lists.
+// partitions returns a row for each partition in which the queue has a capacity or uses something,
+// in the order of the answer. Versions before 2.8 and the FairScheduler list no partitions: their
+// figures belong to the default partition. So do the figures outside the lists.
 func (n *node) partitions(path string) ([]Entry, error) {
 	rows := make([]Entry, 0, max(len(n.capacities), 1))
 	at := func(partition string) *Entry {
@@ -225,8 +226,8 @@ func (n *node) partitions(path string) ([]Entry, error) {
 	return rows, nil
 }
 
-// usersIn are the users of the queue in a partition, each once. Versions before 2.8 tell what they
-// have of the default one.
+// usersIn returns the users of the queue in a partition, each once. Versions before 2.8 report
+// their use of the default partition.
 func (n *node) usersIn(partition string) (users []UserEntry) {
 	seen := make(map[string]bool, len(n.users))
 	for i := range n.users {

@@ -8,10 +8,11 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// A cluster makes queues when somebody uses them, and whoever does so chooses the name. One that
-// nobody can ask for is left out with those below it, and the others are read as ever.
+// A cluster may create a queue when a user first uses it, and the user chooses the name. A queue
+// that no request can name is left out together with the queues below it; the others are read as
+// usual.
 
-// leftOut notes that something is left out. Only the first are kept.
+// leftOut records what was left out. It keeps only the first entries.
 func (s *Scheduler) leftOut(what string) {
 	if len(s.LeftOut) == maxAbsurd {
 		s.MoreLeftOut++
@@ -20,9 +21,9 @@ func (s *Scheduler) leftOut(what string) {
 	s.LeftOut = append(s.LeftOut, what)
 }
 
-// leaveOut counts what a queue has that no request can name, and those below it, in the one above,
-// whose entries are the last of those listed. fault is what the queue has, as pathBelow says. The
-// error is an *AnswerError: there is none above.
+// leaveOut adds the use of a queue that no request can name, and of the queues below it, to the
+// parent. The parent's entries are the last ones in listed. fault is the reason, from pathBelow.
+// The error is an *AnswerError: a root queue has no parent.
 func (s *Scheduler) leaveOut(n *node, parent, fault string, listed []Entry) error {
 	switch {
 	case parent != "":
@@ -49,7 +50,7 @@ func (s *Scheduler) leaveOut(n *node, parent, fault string, listed []Entry) erro
 	return nil
 }
 
-// unnamed notes a queue that no request can name.
+// unnamed records a queue that no request can name.
 func (s *Scheduler) unnamed(n *node, parent, reason string) {
 	if len(s.Unaddressable) == providers.MostUnaddressable {
 		s.MoreUnaddressable++
@@ -63,20 +64,20 @@ func (s *Scheduler) unnamed(n *node, parent, reason string) {
 	s.Unaddressable = append(s.Unaddressable, providers.Unaddressable{Name: shown, Parent: parent, Reason: reason})
 }
 
-// close lets a queue take nothing new, because another queue has the same path: a request would not
-// say which of them it means. Its entries are the last of the first so many.
+// close stops new requests in a queue because another queue has the same path, and a request could
+// mean either. The queue's entries are the last ones before end.
 func (s *Scheduler) close(path string, end int) {
 	for i := end - 1; i >= 0 && s.Entries[i].Path == path; i-- {
 		s.Entries[i].Doubled = true
 	}
 }
 
-// unlisted is what a queue has, by partition, and those below it as far as it does not say that
-// itself. Counts are those of the queue.
+// unlisted returns the use of a queue by partition. It adds the use of the queues below where the
+// queue has no own figure. Counts are those of the queue.
 func (n *node) unlisted(by SchedulerKind) map[string]*providers.Queue {
 	rows, err := n.partitions(n.name)
 	if err != nil {
-		return nil // it makes no sense, and nobody can ask for it
+		return nil // malformed, and no request can name the queue
 	}
 	all := make(map[string]*providers.Queue, len(rows))
 	said := make(map[string]bool, len(rows))

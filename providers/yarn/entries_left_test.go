@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// A queue with a name that nobody can ask for takes nothing away from the others, and what it has
-// counts above.
+// A queue whose name no request can contain does not affect the others, and its use counts in its
+// parent.
 func TestAQueueWithANameThatIsTooLongIsLeftOut(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	for name, test := range map[string]struct{ body, total string }{
@@ -41,7 +41,7 @@ func TestAQueueWithANameThatIsTooLongIsLeftOut(t *testing.T) {
 	}
 }
 
-// Too many of them are not told one by one.
+// Beyond a limit they are only counted.
 func TestManyQueuesThatAreLeftOut(t *testing.T) {
 	queue := `,{"queueName":"` + strings.Repeat("x", maxName+1) + `"}`
 	s, err := Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"queueName":"root","queues":{"queue":[{"queueName":"a"}` + strings.Repeat(queue, 20) + `]}}}}`))
@@ -50,8 +50,8 @@ func TestManyQueuesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// A queue with more users than are kept takes nothing new, and the others are as ever. The users of
-// all queues are bounded together.
+// A queue with too many users is closed to new requests; the others are unaffected. The total
+// number of users in all queues is bounded, too.
 func TestAQueueWithTooManyUsersTakesNothingNew(t *testing.T) {
 	users := func(n int, partitions string) string {
 		var b strings.Builder
@@ -93,7 +93,7 @@ func TestAQueueWithTooManyUsersTakesNothingNew(t *testing.T) {
 	}
 }
 
-// What users of a cluster call theirs does not keep the answers about others away.
+// Overlong queue and user names do not hide applications in the list.
 func TestAListWithNamesThatAreTooLong(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	found := map[string]providers.Application{}

@@ -6,34 +6,36 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Refusal is why an answer cannot be read as that of a scheduler.
+// Refusal is the reason why an answer cannot be read as a scheduler's.
 type Refusal string
 
 // Reasons.
 const (
-	// NotJSON: a page or a text, such as of a proxy or a login.
+	// NotJSON: a page or a text, such as a proxy's error or a login page.
 	NotJSON Refusal = "not JSON"
-	// XML: what a ResourceManager says to who asks for no JSON.
+	// XML: a ResourceManager's answer to a request that does not accept JSON.
 	XML Refusal = "XML"
-	// Standby: the text of a ResourceManager that is not in charge and points to another.
+	// Standby: the text of a standby ResourceManager that points to the active one.
 	Standby Refusal = "a standby ResourceManager"
-	// NoneActive: the text of a ResourceManager that knows of none in charge.
+	// NoneActive: the text of a ResourceManager that knows no active one.
 	NoneActive Refusal = "no active ResourceManager"
-	// RemoteException: the ResourceManager failed, and says how.
+	// RemoteException: the ResourceManager failed and reports the reason.
 	RemoteException Refusal = "an exception of the ResourceManager"
-	// Federation: a router before several clusters. Each cluster must be asked itself.
+	// Federation: a router in front of several clusters. The provider must ask each cluster
+	// directly.
 	Federation Refusal = "a federation router"
-	// Malformed: JSON that breaks off, is no JSON after all, or has not the shape of a scheduler.
+	// Malformed: truncated or invalid JSON, or JSON that does not have the structure of a
+	// scheduler.
 	Malformed Refusal = "malformed"
-	// Excessive: more queues, deeper, or longer names than any cluster has.
+	// Excessive: more queues, deeper nesting, or longer names than any real cluster has.
 	Excessive Refusal = "excessive"
 )
 
-// AnswerError refuses an answer.
+// AnswerError rejects an answer.
 type AnswerError struct {
 	Refusal Refusal
-	// Detail is for a person: the beginning of a text, the message of an exception, what is wrong
-	// and its place.
+	// Detail is for people: the beginning of a text, the message of an exception, or the fault and
+	// its place.
 	Detail string
 	// Err is the cause, if there is one.
 	Err error

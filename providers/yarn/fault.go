@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// faults brings a panic in a goroutine to the goroutine that started it and waits for it. So a
-// user of a Provider can recover from what a library makes of an answer from the network. It could
-// not recover from a panic in a goroutine that it does not know.
+// faults carries a panic from a goroutine to the goroutine that started it and waits for it. A user
+// of a Provider can then recover from a library's panic about an answer from the network. Nobody
+// could recover from it in a goroutine of the provider's own.
 type faults struct{ first atomic.Pointer[fault] }
 
 // fault is a panic in another goroutine.
@@ -25,7 +25,7 @@ func (f *fault) LogValue() slog.Value {
 	return slog.StringValue(fmt.Sprintf("%v\n%s", f.cause, f.stack))
 }
 
-// catch is deferred by each goroutine. Then is run after a panic.
+// catch is deferred by each goroutine. It calls then after a panic.
 func (f *faults) catch(then func()) {
 	if cause := recover(); cause != nil {
 		f.first.CompareAndSwap(nil, &fault{cause, debug.Stack()})
@@ -33,7 +33,7 @@ func (f *faults) catch(then func()) {
 	}
 }
 
-// rethrow is called after all of them have ended.
+// rethrow repeats the first panic. Call it after all goroutines have ended.
 func (f *faults) rethrow() {
 	if first := f.first.Load(); first != nil {
 		panic(first)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fallsOver returns what a call panics with, in this goroutine.
+// fallsOver returns the value that a call panics with in this goroutine.
 func fallsOver(t *testing.T, call func()) (cause any) {
 	t.Helper()
 	defer func() {
@@ -39,7 +39,7 @@ func TestAPanicComesToTheCaller(t *testing.T) {
 }
 
 func TestAPanicOfALibraryKeepsNobodyFromTheNextTicket(t *testing.T) {
-	k := &kerberos{turn: make(chan struct{}, 1)} // without files it falls over
+	k := &kerberos{turn: make(chan struct{}, 1)} // panics without files
 	k.turn <- struct{}{}
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

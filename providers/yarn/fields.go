@@ -8,24 +8,24 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// node is one queue as it is read. No two schedulers use a key for different things, so one set of
-// fields does for all; in what order they come is not known.
+// node is one queue as decoded. No two schedulers use a key for different things, so one set of
+// fields serves all of them. Fields may come in any order.
 type node struct {
-	kind       string // "capacityScheduler", of the one at the top
-	leaf       bool   // its type says that no queue can be below it
+	kind       string // of the top node, such as "capacityScheduler"
+	leaf       bool   // its type says that it can have no children
 	queueType  string // "parent" or "leaf", since 3.4
 	name, path string
-	// fault says why one of the two cannot be used, and begins is its beginning.
+	// fault is the reason why name or path cannot be used; begins is the beginning of that text.
 	fault, begins string
-	cut           bool // queues below it stand too deep, and were not read
+	cut           bool // its children are too deep and were not read
 	state         string
-	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
-	// itself.
+	// Signs that the cluster creates children: a word in 3.4, a flag in 3.1 to 3.3. made: the
+	// cluster created this queue itself on first use.
 	eligibility       string
 	autoCreates, made bool
 	defaultPartition  string
 	children          []*node
-	root              []*node // the FairScheduler's root, in the one at the top
+	root              []*node // the FairScheduler's root, in the top node
 
 	absolute, absoluteMax                  *float64
 	limit, guaranteed, used, reserved      *resource.Vector // of the default partition
@@ -34,23 +34,23 @@ type node struct {
 	usages                                 []usage
 	applications, pending, active, maximum *int32
 	applicationLimits
-	// absurd are figures that no queue can have, with their names.
+	// absurd lists impossible figures, with their names.
 	absurd []string
-	// The FifoScheduler's, in MiB; fifo: it has a field that only this scheduler has.
+	// Figures of the FifoScheduler, in MiB. fifo: a field that only this scheduler has is present.
 	fifo                  bool
 	fifoMemory, fifoTaken *int64
 }
 
-// capacity is what a queue may have in a partition.
+// capacity is a queue's capacity in a partition.
 type capacity struct {
 	partition             string
 	absolute, absoluteMax *float64
 	limit, guaranteed     *resource.Vector
-	most, least           *resource.Vector // absolute ones that are configured
+	most, least           *resource.Vector // configured absolute amounts
 	amPercent             *float64
 }
 
-// usage is what a queue, or a user in it, has of a partition.
+// usage is the use of a partition by a queue, or by a user in it.
 type usage struct {
 	partition       string
 	used, reserved  *resource.Vector
@@ -61,8 +61,9 @@ type usage struct {
 // nodeField reads one field of a queue.
 type nodeField func(*reader, *node) error
 
-// nodeFields are the keys that are read, without those of queues below. All others are passed
-// over; "health" must be, since its shape changes with what happened last.
+// nodeFields maps the known keys to their readers, except for the keys of child queues. All other
+// keys are skipped. "health" must not be known, because its structure changes with the latest
+// event.
 var nodeFields = map[string]nodeField{
 	// The CapacityScheduler.
 	"type":                        readType,
@@ -101,9 +102,9 @@ var nodeFields = map[string]nodeField{
 	"usedNodeCapacity":  figure((*reader).mebibytes, func(n *node) **int64 { return &n.fifoTaken }),
 }
 
-// figure is a field that may be absent: a value that is no figure leaves it as it is. In Hadoop's
-// own examples a CapacityScheduler's queue has the text of a resource where a FairScheduler's has
-// the resource.
+// figure reads a field that may be absent: an invalid value leaves the field unset. In Hadoop's own
+// examples, some queues of a CapacityScheduler have a resource as text where those of a
+// FairScheduler have an object.
 func figure[T any](read func(*reader) (*T, error), at func(*node) **T) nodeField {
 	return func(r *reader, n *node) error {
 		v, err := read(r)
@@ -121,7 +122,7 @@ func word(at func(*node) *string) nodeField {
 	}
 }
 
-// nameAt is a name of the queue itself.
+// nameAt reads the queue's own name or path.
 func nameAt(at func(*node) *string) nodeField {
 	return func(r *reader, n *node) error {
 		name, err := r.name()
@@ -232,8 +233,8 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 	return err
 }
 
-// readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler writes the key once
-// for each of several queues, so what is read is added to what is there.
+// readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler repeats the key for
+// each child, so readChildren appends to the list.
 func readChildren(r *reader, n *node) error {
 	if r.depth == maxDepth {
 		n.cut = true
@@ -253,7 +254,7 @@ func (r *reader) nodes(list *[]*node) error {
 }
 
 func queueField(r *reader, n *node, key []byte) error {
-	switch string(key) { // these lead back here, so they cannot stand in the table
+	switch string(key) { // these recurse, so they cannot be in the table
 	case "queues", "childQueues":
 		return readChildren(r, n)
 	case "rootQueue":
@@ -266,7 +267,7 @@ func queueField(r *reader, n *node, key []byte) error {
 	if !known {
 		return r.skip()
 	}
-	name := string(key) // key is good until its value is read
+	name := string(key) // key is valid only until its value is read
 	err := read(r, n)
 	for _, figure := range r.figures {
 		n.absurd = append(n.absurd, name+" "+figure)

@@ -2,25 +2,25 @@ package yarn
 
 import "github.com/bursar/bursar/resource"
 
-// applicationLimits are what a queue limits next to its resources: applications, their masters and
-// users.
+// applicationLimits holds a queue's limits other than resources: for applications, their masters
+// and users.
 type applicationLimits struct {
 	perUser, parallel *int32 // applications
 	containers        *int32
-	// Of the default partition. userAMLimit is that of the first user, if users have weights.
+	// Of the default partition. userAMLimit is the first user's limit if users have weights.
 	amLimit, amUsed, userAMLimit *resource.Vector
-	// userPercent is minimum-user-limit-percent; factor the user-limit-factor, -1: none.
+	// userPercent is minimum-user-limit-percent. factor is user-limit-factor; -1: none.
 	userPercent, factor *float64
 	users               []userNode
-	crowded             bool // it has more users than are kept, so none is
+	crowded             bool // it has too many users, and none was kept
 	autoCreated         bool
 	largest             *resource.Vector // container
-	// The FairScheduler's shares of the queue, by the queues that are active and of all.
+	// The FairScheduler's shares of the queue: among the active queues, and among all queues.
 	fairShare, steadyShare *resource.Vector
-	policy                 string // of the FairScheduler: by what it divides the share
+	policy                 string // the FairScheduler's policy to divide the share
 }
 
-// userNode is a user in a queue of the CapacityScheduler, as it is read.
+// userNode is a user in a queue of the CapacityScheduler, as decoded.
 type userNode struct {
 	name            string
 	used, amUsed    *resource.Vector // of the default partition
@@ -31,14 +31,14 @@ type userNode struct {
 }
 
 const (
-	// maxUsers bounds how many users of one queue are kept.
+	// maxUsers bounds the users that are kept for one queue.
 	maxUsers = 10_000
-	// maxAllUsers bounds how many are kept of all queues, once more for each partition in which
-	// they have something: some 200 MB.
+	// maxAllUsers bounds the users that are kept for all queues; a user counts once more for each
+	// partition that it uses. This is about 200 MB.
 	maxAllUsers = 200_000
 )
 
-// limitFields are the keys of these.
+// limitFields maps the keys of applicationLimits to their readers.
 var limitFields = map[string]nodeField{
 	// The CapacityScheduler.
 	"maxApplicationsPerUser": number(func(n *node) **int32 { return &n.perUser }),
@@ -60,8 +60,8 @@ var limitFields = map[string]nodeField{
 	"steadyFairResources":    vector(rolePromised, func(n *node) **resource.Vector { return &n.steadyShare }),
 }
 
-// readUsers reads the users of a queue. What a user may have there cannot be told if not all are
-// kept.
+// readUsers reads the users of a queue. If there are too many it keeps none: with some of them
+// missing, a user's limit in the queue would be unknown.
 func readUsers(r *reader, n *node) error {
 	before := r.users
 	return readList(r, "user", userField, func(u *userNode) error {

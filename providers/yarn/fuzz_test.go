@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers holds together
-// and does not depend on how the bytes arrive.
+// FuzzDecode feeds any input to the decoder, which must return an error or a consistent answer. The
+// result must not depend on the sizes of the reads.
 func FuzzDecode(f *testing.F) {
 	for _, body := range payloads(f, ".json") {
 		if len(body) < 20_000 {
@@ -65,7 +65,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkQueues checks that what becomes of an answer can be counted.
+// checkQueues checks that the quantities of the queues are in range.
 func checkQueues(t failer, s *Scheduler) {
 	t.Helper()
 	total := resource.Vector{}.WithMemory(math.MaxInt32).WithCPU(1e6)
@@ -99,10 +99,10 @@ func checkQueues(t failer, s *Scheduler) {
 	}
 }
 
-// figures are numbers in an answer.
+// figures matches the numbers in an answer.
 var figures = regexp.MustCompile(`: ?-?[0-9][0-9.eE+-]*`)
 
-// Whatever figures stand in a real answer, it is read or refused, and what is read can be counted.
+// With any numbers in a real answer, the decoder returns an error or quantities in range.
 func TestAbsurdFiguresDoNoHarm(t *testing.T) {
 	bodies := payloads(t, ".json")
 	maps.DeleteFunc(bodies, func(_ string, body []byte) bool { return len(body) > 60_000 })

@@ -7,25 +7,25 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A cluster may grow, to what the setting growsTo says of its default partition. What the limits of
-// its queues become then follows from what they are made of:
+// A cluster may grow to the size in the setting growsTo, which is for the default partition. The
+// limits of its queues then change as follows:
 //
 //   - a share of the cluster grows with it; an absolute maximum of the CapacityScheduler stays
-//   - the FairScheduler's answer does not tell a maximum from the size of the cluster, nor a share
-//     from an amount: a limit that is the whole cluster grows with it, any other stays
-//   - no queue becomes larger than the one above
-//   - a user's limit follows from what the queue is promised, as today
+//   - the FairScheduler's answer does not distinguish a maximum from the size of the cluster, nor a
+//     share from an amount: a limit that equals the whole cluster grows with it, any other stays
+//   - no queue becomes larger than its parent
+//   - a user's limit follows from the queue's guarantee, as without growth
 //
-// The largest container and what masters may have are not among these: the first is configuration,
-// and the second is never too little for good.
+// The largest container and the limits of masters do not grow here. The first is configuration, and
+// the second never stops a request for good.
 
-// addGrowth adds to queues what their limits may become.
+// addGrowth sets the future limits of queues.
 func (s *Scheduler) addGrowth(queues []providers.Queue) {
 	to := s.Assume.GrowsTo
 	if to.IsUnset() {
 		return
 	}
-	rows := make(map[string]resource.Vector, len(queues)) // by path: one above comes before those below
+	rows := make(map[string]resource.Vector, len(queues)) // by path; parents come first
 	for i := range queues {
 		q, e := &queues[i], &s.Entries[i]
 		if q.Partition != "" {
@@ -55,7 +55,7 @@ func (s *Scheduler) addGrowth(queues []providers.Queue) {
 	}
 }
 
-// outgrown says that the cluster is larger than growsTo says; empty: it is not.
+// outgrown returns a warning if the cluster is already larger than growsTo; empty if not.
 func (s *Scheduler) outgrown(queues []providers.Queue) string {
 	for i := range queues {
 		if q := &queues[i]; q.Parent == "" && q.Partition == "" {
@@ -69,8 +69,8 @@ func (s *Scheduler) outgrown(queues []providers.Queue) string {
 	return ""
 }
 
-// grown is what a limit of a queue, or what it is promised, becomes if the cluster grows, in the
-// dimensions that the limit lists.
+// grown returns a limit or guarantee of a queue after the growth of the cluster, in the dimensions
+// of today.
 func (s *Scheduler) grown(q *providers.Queue, today resource.Vector, configured *resource.Vector, percent *float64) resource.Vector {
 	after := today
 	for dimension, n := range today.All() {
@@ -93,7 +93,7 @@ func (s *Scheduler) grown(q *providers.Queue, today resource.Vector, configured 
 	return after
 }
 
-// configuredOf is an absolute amount that is configured; 0: none is.
+// configuredOf returns the configured absolute amount; 0 if there is none.
 func configuredOf(configured *resource.Vector, dimension string) int64 {
 	if configured == nil {
 		return 0
@@ -101,7 +101,7 @@ func configuredOf(configured *resource.Vector, dimension string) int64 {
 	return get(*configured, dimension)
 }
 
-// beyond is what the larger quantities of v are.
+// beyond returns the quantities of v that are larger than those of than.
 func beyond(v, than resource.Vector) (more resource.Vector) {
 	for dimension, n := range v.All() {
 		if before, limited := than.Get(dimension); limited && n > before {

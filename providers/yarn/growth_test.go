@@ -7,8 +7,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What the limits of queues become if a cluster of 64 GiB and 64 cores grows to 256 GiB and 128
-// cores.
+// The limits of queues after a cluster of 64 GiB and 64 cores has grown to 256 GiB and 128 cores.
 func TestWhatLimitsBecomeIfTheClusterGrows(t *testing.T) {
 	const gib = 1 << 30
 	to := yarn.Assumptions{GrowsTo: resource.Vector{}.WithMemory(256 * gib).WithCPU(128_000)}
@@ -19,11 +18,11 @@ func TestWhatLimitsBecomeIfTheClusterGrows(t *testing.T) {
 		"3.4.3-capacity-percent": {"root": size(256, 128), "root.a": size(192, 96), "root.a.a1": size(96, 48), "root.b.b1": size(256, 128)},
 		"2.7.7-capacity-percent": {"root": size(256, 128), "root.a": size(192, 96), "root.a.a1": size(96, 48)},
 		"3.4.3-capacity-weight":  {"root": size(256, 128), "root.b": size(128, 64), "root.a.a1": size(256, 128)},
-		// A maximum that is configured stays, and what is below it; what has none becomes the
-		// cluster.
+		// A configured maximum stays, and so do the limits below it; a queue without one grows to
+		// the cluster's size.
 		"3.4.3-capacity-absolute": {"root": size(256, 128), "root.b": size(256, 128), "root.a": {}, "root.a.a1": {}, "root.a.a2": {}},
-		// The FairScheduler does not tell a maximum from the size of the cluster: what is as
-		// large grows.
+		// The FairScheduler does not distinguish a maximum from the size of the cluster: a limit
+		// that equals it grows.
 		"3.4.3-fair": {"root": size(256, 128)},
 		// A labelled partition stays as it is.
 		"3.4.3-capacity-partition": {"root": size(256, 128)},
@@ -46,7 +45,7 @@ func TestWhatLimitsBecomeIfTheClusterGrows(t *testing.T) {
 		if left > 0 {
 			t.Errorf("%s: %d queues are not there", name, left)
 		}
-		less := yarn.Assumptions{GrowsTo: size(8, 8)} // it is larger already
+		less := yarn.Assumptions{GrowsTo: size(8, 8)} // smaller than today
 		for _, q := range append(capturedQueues(t, name, yarn.Assumptions{}), capturedQueues(t, name, less)...) {
 			if !q.MayGrow.IsUnset() || !q.UsersMayGrow.IsUnset() {
 				t.Errorf("%s: %s may grow to %s, %s", name, q.Path, q.MayGrow, q.UsersMayGrow)
@@ -55,8 +54,7 @@ func TestWhatLimitsBecomeIfTheClusterGrows(t *testing.T) {
 	}
 }
 
-// What a user may have follows from what the queue is promised: here a hundred times an eighth of
-// the cluster.
+// A user's limit follows from the queue's guarantee: here a hundred times an eighth of the cluster.
 func TestWhatUsersMayHaveIfTheClusterGrows(t *testing.T) {
 	const tib = 1 << 40
 	memory := yarn.Assumptions{GrowsTo: resource.Vector{}.WithMemory(tib)}

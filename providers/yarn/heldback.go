@@ -13,41 +13,44 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// YARN may hold an application back although its queue has room for it: no machine has that much in
-// one piece, another rule of the scheduler stands in the way, or the scheduler is late. Which ones
-// these are is found out as long as something is pending:
+// YARN may hold an application back although its queue has room for it: no machine has enough free
+// resources, another rule of the scheduler prevents it, or the scheduler is late. While some
+// application is pending, the provider looks for such applications:
 //
-//   - one request, with each reading, for the applications that have got no container yet. What
-//     the first container takes, and for how long they have waited, is in the answer. Who has
-//     waited for less than startsWithin is about to start
-//   - those that the queue, the queues above and their user have room for, by YARN's own figures,
-//     are held back. Others wait because something is full, which the books show as well
-//   - if there are any, a request for all machines, at most once in piecesFor. It says whether
-//     one of them has enough. Else what YARN says of the application itself is passed on
+//   - With each reading it sends one request for the applications without a container. The answer
+//     has the size of the first container and the waiting time. An application that has waited for
+//     less than startsWithin is about to start.
+//   - An application is held back if, by YARN's own figures, the queue, the queues above and the
+//     user have room for it. Others wait because a limit is reached, which the reading shows as
+//     well.
+//   - If an application is held back, the provider requests all machines, at most once in
+//     piecesFor, and checks whether one machine has enough. If one has, it passes on YARN's own
+//     diagnostics.
 //
-// Both requests are sent only if they are spare (see requestBudget). A failure is no failure of the
-// reading: then nothing is known to be held back.
+// Both requests are sent only if the budget has room (see requestBudget). If one fails, the reading
+// continues without applications that are held back.
 const (
-	// startsWithin is how long YARN may take to start an application without anything being wrong.
+	// startsWithin is the normal time until YARN starts an application.
 	startsWithin = 10 * time.Second
-	// mostWaiting is how many applications are looked at, about 3 kB each. The newest come first in
-	// YARN's answers; which ones are left out is not known.
+	// mostWaiting limits the answer, in applications of about 3 kB each. YARN lists the newest
+	// first; it does not tell which ones it left out.
 	mostWaiting = "1000"
-	// piecesFor is how long what machines have free is kept. They are many in a large cluster.
+	// piecesFor is how long the free resources of machines are kept. A large cluster has many
+	// machines.
 	piecesFor = 30 * time.Second
 )
 
-// waiting is an application that has got no container yet.
+// waiting is an application without a container.
 type waiting struct {
 	id, user, queue string
 	partition       string
-	needs           resource.Vector // of its first container; unset: not said
-	reserved        resource.Vector // set aside for it, and counted as used in its queue
+	needs           resource.Vector // of its first container; unset: not reported
+	reserved        resource.Vector // reserved for it, and counted as used in its queue
 	diagnostics     string
 	since           time.Duration
 }
 
-// addHeldBack says of queues what is held back there.
+// addHeldBack sets HeldBack and HeldBackBy of queues.
 func (p *Provider) addHeldBack(ctx context.Context, from *server, s *Scheduler, queues []providers.Queue) {
 	if !s.somePending() || p.budget.spare() == 0 {
 		return
@@ -78,7 +81,7 @@ func (p *Provider) addHeldBack(ctx context.Context, from *server, s *Scheduler, 
 	}
 }
 
-// somePending reports whether some applications wait for something, as far as the answer says.
+// somePending reports whether some application waits, as far as the answer tells.
 func (s *Scheduler) somePending() bool {
 	return slices.ContainsFunc(s.Entries, func(e Entry) bool {
 		unstarted := e.Active != nil && e.Containers != nil && *e.Active > *e.Containers
@@ -86,7 +89,7 @@ func (s *Scheduler) somePending() bool {
 	})
 }
 
-// why is why an application is held back, as far as it is known.
+// why returns the reason why an application is held back, as far as it is known.
 func (w *waiting) why(free pieces) string {
 	if most, fragmented := free.short(w.partition, w.needs); fragmented {
 		of := "no machine"
@@ -96,7 +99,7 @@ func (w *waiting) why(free pieces) string {
 		return fmt.Sprintf("%s has %s in one piece, which %s needs; the most on one is %s", of, quantityText(w.needs), w.id, quantityText(most))
 	}
 	said := w.diagnostics
-	if strings.HasPrefix(said, "[") { // when it was
+	if strings.HasPrefix(said, "[") { // a timestamp
 		if _, rest, found := strings.Cut(said, "] "); found {
 			said = rest
 		}
@@ -108,7 +111,7 @@ func (w *waiting) why(free pieces) string {
 	return "YARN says of " + w.id + ": " + said
 }
 
-// quantityText is memory and, if it counts, cpu in words.
+// quantityText formats memory and, if it counts, cpu.
 func quantityText(v resource.Vector) string {
 	memory := resource.FormatMemory(v.Memory()) + " of memory"
 	if v.CPU() == resource.MaxQuantity {
@@ -117,10 +120,10 @@ func quantityText(v resource.Vector) string {
 	return memory + " and " + resource.FormatCPU(v.CPU()) + " cores"
 }
 
-// room is what queues have, by path and partition.
+// room finds queues by path and partition.
 type room struct {
 	rows   map[queueKey]*providers.Queue
-	leaves map[string]string // paths by their last element; empty: there are several
+	leaves map[string]string // paths by their last element; empty: ambiguous
 }
 
 func newRoom(queues []providers.Queue) *room {
@@ -138,7 +141,7 @@ func newRoom(queues []providers.Queue) *room {
 	return r
 }
 
-// of is the queue that an application waits in; nil: that cannot be told.
+// of returns the queue that an application waits in; nil if it is ambiguous or unknown.
 func (r *room) of(w *waiting) *providers.Queue {
 	if q := r.rows[queueKey{w.queue, w.partition}]; q != nil {
 		return q
@@ -146,8 +149,8 @@ func (r *room) of(w *waiting) *providers.Queue {
 	return r.rows[queueKey{r.leaves[w.queue], w.partition}]
 }
 
-// fits reports whether a queue, those above it, and the user in it have room for the first
-// container of an application.
+// fits reports whether a queue, the queues above it and the user have room for an application's
+// first container.
 func (r *room) fits(q *providers.Queue, w *waiting) bool {
 	if q.Closed {
 		return false
@@ -169,20 +172,20 @@ func (r *room) fits(q *providers.Queue, w *waiting) bool {
 		if !hasRoom(q.Limit, q.Used, needs, w.reserved) {
 			return false
 		}
-		needs = w.needs // masters are limited in leaves
+		needs = w.needs // only leaves limit masters
 		q = r.rows[queueKey{q.Parent, q.Partition}]
 	}
 	return true
 }
 
-// activated reports whether the CapacityScheduler has let the application start, and counts its
-// master as running.
+// activated reports whether the CapacityScheduler has activated the application. It then counts the
+// application's master as running.
 func (w *waiting) activated(q *providers.Queue) bool {
 	return strings.Contains(w.diagnostics, "is Activated") || q.FirstIsFree && q.Pending != nil && *q.Pending == 0
 }
 
-// hasRoom reports whether so much more fits under a limit. What is set aside for it is in what is
-// used already, and so is the application that waits.
+// hasRoom reports whether needs fits under a limit. used contains reserved, the amount that is
+// reserved for the same application.
 func hasRoom(limit, used, needs, reserved resource.Vector) bool {
 	for dimension, most := range limit.All() {
 		n, _ := needs.Get(dimension)
@@ -193,7 +196,7 @@ func hasRoom(limit, used, needs, reserved resource.Vector) bool {
 	return true
 }
 
-// waiting asks for the applications that have no container yet. The error is a *ServerError.
+// waiting asks for the applications without a container. The error is a *ServerError.
 func (s *server) waiting(ctx context.Context) (list []waiting, err error) {
 	err = s.get(ctx, "/apps", values("states", "ACCEPTED", "limit", mostWaiting), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
@@ -211,17 +214,17 @@ func (s *server) waiting(ctx context.Context) (list []waiting, err error) {
 	return list, err
 }
 
-// waitingAnswer is what an answer says of one.
+// waitingAnswer is a decoded answer about a waiting application.
 type waitingAnswer struct {
 	applicationAnswer
 	amPartition string
 	elapsed     int64 // milliseconds
-	// What is set aside for it, in MiB and cores.
+	// Reserved for the application, in MiB and cores.
 	reservedMemory, reservedCPU *int64
 	first                       *containerRequest
 }
 
-// containerRequest is what an application asks for.
+// containerRequest is an application's request for containers.
 type containerRequest struct {
 	place, partition string
 	size             *resource.Vector
@@ -267,7 +270,7 @@ func requestField(r *reader, c *containerRequest, key []byte) (err error) {
 	return err
 }
 
-// waiting is what the answer says, if the application waits for its first container.
+// waiting converts the answer, if the application waits for its first container.
 func (a *waitingAnswer) waiting() (waiting, bool) {
 	for _, held := range a.allocated() {
 		if held.Memory() > 0 {
@@ -295,5 +298,5 @@ func (a *waitingAnswer) waiting() (waiting, bool) {
 	return w, applicationID(w.id) && w.queue != "" && w.since <= maxWaited
 }
 
-// maxWaited bounds what an answer may say of how long an application has waited.
+// maxWaited bounds the plausible waiting time in an answer.
 const maxWaited = 10 * 365 * 24 * time.Hour

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// waitsIn is an application that waits for its first container, as YARN lists it.
+// waitsIn returns an application that waits for its first container, as YARN lists it.
 func waitsIn(id int, queue string, memory int, waited time.Duration, diagnostics string) string {
 	return fmt.Sprintf(`{"id":"application_1_%d","user":"alice","queue":%q,"state":"ACCEPTED","elapsedTime":%d,"diagnostics":%q,"allocatedMB":0,
 "amNodeLabelExpression":"","resourceRequests":[{"resourceName":"*","capability":{"memory":%d,"vCores":1},"numContainers":1}]}`,
@@ -22,7 +22,7 @@ func listOf(applications ...string) string {
 	return `{"apps":{"app":[` + strings.Join(applications, ",") + `]}}`
 }
 
-// heldIn is what a reading says is held back in root.a.
+// heldIn returns the HeldBack fields of root.a in a reading.
 func heldIn(t *testing.T, p providers.Provider) string {
 	t.Helper()
 	for _, q := range snapshot(t, p).Queues {
@@ -34,8 +34,8 @@ func heldIn(t *testing.T, p providers.Provider) string {
 	return ""
 }
 
-// An application is held back if it has waited for ten seconds and its queue has room for it. Why
-// is a machine that nobody has, or else what YARN says.
+// An application is held back if it has waited for ten seconds and its queue has room for it. The
+// reason is that no machine is large enough, or otherwise YARN's own diagnostics.
 func TestApplicationsThatAreHeldBack(t *testing.T) {
 	const added = "[Sat Nov 21 01:52:35 +0000 2026] Application is added to the scheduler and is not yet activated. Something stands in the way.  Details : AM Partition = <DEFAULT_PARTITION>; "
 	node := func(memory, cpu int) string {
@@ -81,7 +81,7 @@ func TestApplicationsThatAreHeldBack(t *testing.T) {
 	}
 }
 
-// In a labelled partition its own machines count, and no others.
+// In a labelled partition only its own machines count.
 func TestWhatIsHeldBackInAPartition(t *testing.T) {
 	size := func(memory, cpu int64) resource.Vector {
 		return resource.Vector{}.WithMemory(memory << 30).WithCPU(cpu * core)
@@ -104,7 +104,7 @@ func TestWhatIsHeldBackInAPartition(t *testing.T) {
 	}
 }
 
-// A setting that says less than what is there is told with the cluster.
+// If the cluster is larger than growsTo, the reading has a warning.
 func TestAClusterThatIsLargerThanItIsSaidToBecome(t *testing.T) {
 	rm := newRM(t)
 	rm.does("/scheduler", answerJSON(fairAnswer(8192)))
@@ -115,8 +115,8 @@ func TestAClusterThatIsLargerThanItIsSaidToBecome(t *testing.T) {
 	}
 }
 
-// As long as nothing is pending, nothing is asked for; machines not more often than every half
-// minute.
+// While nothing is pending, the provider sends no such requests; it asks for machines at most every
+// half minute.
 func TestWhatIsHeldBackCostsFewRequests(t *testing.T) {
 	rm, clock := newRM(t), newClock()
 	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm})

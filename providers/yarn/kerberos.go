@@ -18,30 +18,30 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// kerberos proves by tickets of a KDC who we are. The library's goroutine renews the
-// ticket-granting ticket before it ends. If it cannot be renewed, a new one is got with the
-// keytab. The library's own HTTP client is not used: it asks without end if a server never has
-// enough, and is for one goroutine.
+// kerberos authenticates with tickets of a KDC. The library's goroutine renews the ticket-granting
+// ticket before it expires; if that fails, the library gets a new one with the keytab. The
+// library's HTTP client is not used: it retries without end if a server rejects every token, and it
+// is not safe for concurrent use.
 type kerberos struct {
-	service string // may hold _HOST
+	service string // may contain _HOST
 	files   *credential.FileSet[kerberosFiles]
 
-	// turn holds one token while no ticket is being made. The library knows no context, so a
-	// caller waits with its own: if that ends, the request goes on in the background, and its
-	// ticket is there for the next caller.
+	// turn holds one token while no ticket is being made. The library does not accept a context. So
+	// each caller waits with its own context; if that ends, the request to the KDC continues in the
+	// background, and the next caller gets its ticket.
 	turn   chan struct{}
-	made   *kerberosClient // the holder of the turn
+	made   *kerberosClient // guarded by turn
 	closed sync.Once
 }
 
-// kerberosFiles is what the keytab and krb5.conf say.
+// kerberosFiles is the content of the keytab and krb5.conf.
 type kerberosFiles struct {
 	config      *config.Config
 	keytab      *keytab.Keytab
 	name, realm string // of the principal
 }
 
-// kerberosClient is the library's client, and the files that it was made of.
+// kerberosClient is the library's client and the files that it was made from.
 type kerberosClient struct {
 	of     *kerberosFiles
 	client *client.Client
@@ -61,17 +61,17 @@ func openKerberos(s settings, now func() time.Time) (authenticator, error) {
 	return k, nil
 }
 
-// readKerberosFiles looks for the principal in both.
+// readKerberosFiles parses both files and checks that they fit the principal.
 func readKerberosFiles(principal string, conf, keys credential.File, contents [][]byte) (kerberosFiles, error) {
 	var read kerberosFiles
 	var err error
 	read.config, err = config.NewFromString(string(contents[0]))
-	// such as includedir, which does no harm
+	// an unsupported directive such as includedir is harmless
 	if _, unsupported := errors.AsType[config.UnsupportedDirective](err); err != nil && !unsupported {
 		return read, conf.Wrong("cannot be read: "+err.Error(), err)
 	}
-	// Over TCP alone: over UDP a KDC that does not answer is noticed after 5 s only, and large
-	// tickets do not fit.
+	// Only TCP: over UDP, a KDC that does not answer is noticed only after 5 s, and large tickets
+	// do not fit.
 	read.config.LibDefaults.UDPPreferenceLimit = 1
 	read.name, read.realm, _ = strings.Cut(principal, "@")
 	if read.realm == "" {
@@ -95,7 +95,7 @@ func readKerberosFiles(principal string, conf, keys credential.File, contents []
 	return read, keys.Wrong(fmt.Sprintf("has no key of %s@%s, but of %q", read.name, read.realm, others), nil)
 }
 
-// parseKeytab bears with the library, which goes beyond the end of some files that break off.
+// parseKeytab recovers from the library's panics: it reads beyond the end of some truncated files.
 func parseKeytab(content []byte) (keys *keytab.Keytab, err error) {
 	defer func() {
 		if recover() != nil {
@@ -110,10 +110,10 @@ func (k *kerberos) transport(base http.RoundTripper, at address) http.RoundTripp
 	return negotiate{base: base, tickets: k, service: strings.ReplaceAll(k.service, hostPattern, at.host())}
 }
 
-// hide has nothing to hide: a token is good once.
+// hide returns the text unchanged: a token is valid only once.
 func (*kerberos) hide(text string) string { return text }
 
-// errClosed answers a caller after the end.
+// errClosed is the error after close.
 var errClosed = errors.New("the provider is closed")
 
 // token makes a token. The error is a *KerberosError, or that of the context.
@@ -132,7 +132,7 @@ func (k *kerberos) token(ctx context.Context, service string) (string, error) {
 	}
 	done := make(chan result, 1)
 	var fallen faults
-	go func() { // close waits for it: it has the turn
+	go func() { // holds the turn, so close waits for it
 		defer func() { k.turn <- struct{}{} }()
 		defer fallen.catch(func() { done <- result{} })
 		token, err := k.make(service)
@@ -147,8 +147,8 @@ func (k *kerberos) token(ctx context.Context, service string) (string, error) {
 	}
 }
 
-// make may be called by the holder of the turn. It takes as long as the library gives each KDC: 5
-// s to connect and 5 s to answer.
+// make makes a token; the caller holds the turn. For each KDC, the library allows 5 s to connect
+// and 5 s to answer.
 func (k *kerberos) make(service string) (string, error) {
 	files := k.files.Get()
 	if k.made == nil || k.made.of != files {
@@ -162,7 +162,7 @@ func (k *kerberos) make(service string) (string, error) {
 	return strings.TrimPrefix(request.Header.Get("Authorization"), "Negotiate "), nil
 }
 
-// forget ends the client, with its goroutine. The holder of the turn may call it.
+// forget destroys the client and stops its goroutine; the caller holds the turn.
 func (k *kerberos) forget() {
 	if k.made != nil {
 		k.made.client.Destroy()
@@ -170,7 +170,7 @@ func (k *kerberos) forget() {
 	}
 }
 
-// close waits until no ticket is being made, which is bounded, and forgets all tickets.
+// close waits until no ticket is being made, which is bounded, and destroys all tickets.
 func (k *kerberos) close() {
 	k.closed.Do(func() {
 		<-k.turn

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// KerberosError says why there is no ticket, and what to look at.
+// KerberosError reports why there is no ticket, and what an operator should check.
 type KerberosError struct {
-	// Setting is the one that is wrong, or that names the wrong file: keytab, principal, krb5Conf
-	// (its KDCs), servicePrincipal. Empty: this machine's clock, or it is not known.
+	// Setting is the wrong setting, or the setting with the wrong file: keytab, principal, krb5Conf
+	// (its KDCs), servicePrincipal. Empty: this machine's clock is wrong, or the cause is unknown.
 	Setting string
-	// Advice is what to do.
+	// Advice is the likely cause or remedy.
 	Advice string
 	Err    error
 }
@@ -25,14 +25,14 @@ func (e *KerberosError) Error() string {
 	return text + ": " + e.Err.Error()
 }
 
-// Unwrap returns what the library or the KDC said.
+// Unwrap returns the error of the library or the KDC.
 func (e *KerberosError) Unwrap() error { return e.Err }
 
-// kdcCode finds the number of a KDC's error (RFC 4120, 7.5.9) in what the library says, which
-// keeps no types.
+// kdcCode finds the number of a KDC error (RFC 4120, 7.5.9) in the text of the library's error,
+// which has no types.
 var kdcCode = regexp.MustCompile(`KRB Error: \((\d+)\)`)
 
-// kerberosError finds out what is wrong. service is the principal that a ticket was wanted for.
+// kerberosError classifies an error. service is the principal that the ticket was for.
 func kerberosError(err error, service string) error {
 	code := 0
 	if found := kdcCode.FindStringSubmatch(err.Error()); found != nil {
@@ -46,7 +46,7 @@ func kerberosError(err error, service string) error {
 	return &made
 }
 
-// saidByKDC reads the number of a KDC's error.
+// saidByKDC classifies the number of a KDC error.
 func saidByKDC(code int, service string) KerberosError {
 	switch code {
 	case 6: // KDC_ERR_C_PRINCIPAL_UNKNOWN
@@ -71,7 +71,7 @@ func clocksDiffer() KerberosError {
 	return KerberosError{Advice: "the clocks of this machine and of the KDC differ: set them by a time server"}
 }
 
-// saidByLibrary reads what the library says if no KDC has refused anything.
+// saidByLibrary classifies the library's own errors.
 func saidByLibrary(text string) KerberosError {
 	contains := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })

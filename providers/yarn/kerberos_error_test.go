@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the library says, and what is to be looked at. The texts are its own.
+// The classification of the library's own error texts.
 func TestKerberosErrorSaysWhatIsWrong(t *testing.T) {
 	const kdc = "could not acquire client credential: could not get valid TGT for client's realm: [Root cause: KDC_Error] KDC_Error: AS Exchange Error: kerberos error response from KDC: KRB Error: "
 	for text, want := range map[string]struct{ setting, advice string }{

@@ -31,18 +31,18 @@ import (
 
 const realm = "EXAMPLE.COM"
 
-// fakeKDC gives tickets to the clients that it knows, without pre-authentication.
+// fakeKDC gives tickets to known clients, without pre-authentication.
 type fakeKDC struct {
 	listener net.Listener
-	keys     *keytab.Keytab // of everybody
-	mu       sync.Mutex     // guards all below
+	keys     *keytab.Keytab // of all principals
+	mu       sync.Mutex     // guards the fields below
 	logins   int
 	services []string
-	refuse   int32         // an error in place of a ticket for a login
-	hold     chan struct{} // nil: it answers at once
+	refuse   int32         // the error that replaces a ticket for a login
+	hold     chan struct{} // nil: answer at once
 }
 
-// newKDC knows the service HTTP/127.0.0.1 and the principal bursar.
+// newKDC makes a KDC that knows the service HTTP/127.0.0.1 and the principal bursar.
 func newKDC(t *testing.T) *fakeKDC {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +142,7 @@ func (k *fakeKDC) answer(request []byte) ([]byte, error) {
 	return (&messages.TGSRep{KDCRepFields: fields}).Marshal()
 }
 
-// ticket makes a ticket for a service and shows it to who has the key.
+// ticket makes a ticket for a service, encrypted for the owner of key.
 func (k *fakeKDC) ticket(body messages.KDCReqBody, client types.PrincipalName, key types.EncryptionKey, version, usage int) (messages.KDCRepFields, error) {
 	var none messages.KDCRepFields
 	begin := time.Now().UTC().Truncate(time.Second)
@@ -194,7 +194,7 @@ func (k *fakeKDC) conf(t *testing.T, dir string) string {
 `, realm, realm, k.listener.Addr()))
 }
 
-// keytabOf writes a keytab with a key that is made of a password.
+// keytabOf writes a keytab with a key from a password.
 func keytabOf(t *testing.T, path, principal, password string) string {
 	t.Helper()
 	keys := keytab.New()
@@ -208,7 +208,7 @@ func keytabOf(t *testing.T, path, principal, password string) string {
 	return write(t, path, string(content))
 }
 
-// kerberized starts a ResourceManager that takes the tickets of a KDC, and gives cookies or none.
+// kerberized starts a ResourceManager that accepts the KDC's tickets, and may set cookies.
 func kerberized(t *testing.T, k *fakeKDC) *fakeRM {
 	t.Helper()
 	rm := unstartedRM()
@@ -236,11 +236,11 @@ func TestKerberosWithAKeytab(t *testing.T) {
 	for range 3 {
 		snapshot(t, p)
 	}
-	if k.logins != 1 || strings.Join(k.services, " ") != "HTTP/127.0.0.1" { // the ticket is kept
+	if k.logins != 1 || strings.Join(k.services, " ") != "HTTP/127.0.0.1" { // the ticket is cached
 		t.Errorf("%d logins, tickets for %q", k.logins, k.services)
 	}
 
-	// The keys are new: the KDC has them, and then the file.
+	// The keys change: first in the KDC, then in the file.
 	k.keys.Entries = k.keys.Entries[:2]
 	if err := k.keys.AddEntry("bursar", realm, "the next password", time.Now(), 2, etypeID.AES256_CTS_HMAC_SHA1_96); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestKerberosWithAKeytab(t *testing.T) {
 	if k.logins != 2 {
 		t.Errorf("%d logins after the keytab has changed", k.logins)
 	}
-	// What is no keytab leaves the earlier one in use.
+	// An invalid keytab leaves the earlier one in use.
 	write(t, keys, "nonsense")
 	clock.advance(2 * time.Second)
 	snapshot(t, p)
@@ -325,8 +325,8 @@ func TestKerberosFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A KDC that does not answer holds nobody up for longer than they wait, and what it says after
-// that is there for the next one.
+// A slow KDC delays callers only until their own deadline, and its late answer serves the next
+// caller.
 func TestKDCThatTakesItsTime(t *testing.T) {
 	dir, k := t.TempDir(), newKDC(t)
 	keys := keytabOf(t, filepath.Join(dir, "keytab"), "bursar", "password of bursar")

@@ -9,65 +9,65 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A queue that has room may still start nothing. What else limits applications in it:
+// A queue with free room may still start nothing, because YARN also limits applications:
 //
-//   - How many there are. The CapacityScheduler refuses one above maxApplications, and above
-//     maxApplicationsPerUser of one user. Those above maxParallelApps wait, and those above the
-//     FairScheduler's maxRunningApps. Here those that wait count like those that run: they are
-//     started before a later one.
-//   - What their masters (AMs) have together. The CapacityScheduler starts an application if its
-//     master fits under the limit with those that run, in the queue and of its user, or if no
-//     master runs in the queue. A user's limit is that of the queue, or if it is less
-//     guaranteed · AM percent · min(1, weight · max(user percent, 1/active)) · factor
-//     with the user among the active ones, rounded up; without a factor guaranteed · AM percent.
-//   - What one user has: guaranteed · factor, rounded down, and then up to a whole container. YARN
-//     gives one more container to who is not above that; it is not granted here.
+//   - Their number. The CapacityScheduler refuses an application above maxApplications, and above
+//     one user's maxApplicationsPerUser. It lets applications above maxParallelApps wait, as the
+//     FairScheduler does above maxRunningApps. This package counts waiting applications like
+//     running ones: YARN starts them before a later one.
+//   - The total of their masters (AMs). The CapacityScheduler starts an application if its master
+//     fits under the limits of the queue and of the user, next to the running masters, or if no
+//     master runs in the queue. A user's limit is the smaller of the queue's limit and guaranteed ·
+//     AM percent · min(1, weight · max(user percent, 1/active)) · factor (the user counts as
+//     active), rounded up; without a factor guaranteed · AM percent.
+//   - One user's use: guaranteed · factor, rounded down, and then up to a whole container. YARN
+//     gives one more container to a user who is not above that; this package does not count on it.
 //
-// The last two are rounded up to a multiple of the smallest container, which no answer tells: it is
-// a setting, and without it nothing is rounded up.
+// YARN rounds the last two up to a multiple of the smallest container. No answer contains its size,
+// so it is a setting; without the setting nothing is rounded up.
 
-// Calculator is what YARN compares resources by.
+// Calculator is YARN's way to compare resources.
 type Calculator string
 
-// The calculators. The default one of the CapacityScheduler looks at memory alone.
+// The calculators. The CapacityScheduler's default one compares only memory.
 const (
 	CalculatorDefault  Calculator = "default"
 	CalculatorDominant Calculator = "dominant"
 )
 
-// Assumptions are what an answer does not say. The zero value assumes nothing.
+// Assumptions holds configuration that an answer does not contain. The zero value assumes nothing.
 type Assumptions struct {
-	// Calculator is what is configured; empty: it follows from the answer, as far as it can.
+	// Calculator is the configured calculator; empty: derive it from the answer if possible.
 	Calculator Calculator
-	// Container is the smallest container. What is not set is one MiB, or one core.
+	// Container is the smallest container. An absent dimension is one MiB or one core.
 	Container resource.Vector
-	// AMShare is the FairScheduler's maxAMShare where the answer does not tell what it amounts to;
-	// zero: 0.5, as is YARN's default; negative: masters are not limited.
+	// AMShare is the FairScheduler's maxAMShare, for answers that do not show its effect. Zero:
+	// 0.5, YARN's default; negative: masters are not limited.
 	AMShare float64
-	// GrowsTo is how large the default partition may become, in memory and cpu. What is not set
+	// GrowsTo is the maximum size of the default partition, in memory and cpu. An absent dimension
 	// does not grow.
 	GrowsTo resource.Vector
-	// Undeclared is where queues are made by using them, next to where the answer says so.
+	// Undeclared adds parent queues that create children on first use to those in the answer.
 	Undeclared Undeclared
 }
 
-// Undeclared says below which parent queues others are made by using them. The zero value: below
-// none.
+// Undeclared selects parent queues below which YARN creates queues on first use. The zero value
+// selects none.
 type Undeclared struct {
-	// Fair: below any, if the FairScheduler answers. It does so unless it is configured otherwise.
+	// Fair: all parents of a FairScheduler, which is its default.
 	Fair bool
-	// Parents are the full paths of those that do so, and those below them.
+	// Parents selects parents by full path, together with the queues below them.
 	Parents []string
 }
 
-// below reports whether a queue below this parent is made by using it.
+// below reports whether YARN creates queues below this parent on first use.
 func (u *Undeclared) below(path string, by SchedulerKind) bool {
 	return u.Fair && by == FairScheduler || slices.ContainsFunc(u.Parents, func(parent string) bool {
 		return path == parent || strings.HasPrefix(path, parent+".")
 	})
 }
 
-// parentsIn are those of the parents that are below a queue; nil: none.
+// parentsIn returns the selected parents below a queue; nil if there are none.
 func (u *Undeclared) parentsIn(path string) (list []string) {
 	for _, parent := range u.Parents {
 		if strings.HasPrefix(parent, path+".") {
@@ -77,13 +77,13 @@ func (u *Undeclared) parentsIn(path string) (list []string) {
 	return list
 }
 
-// containerDimensions are those that containers have, and that shares are rounded in.
+// containerDimensions are the dimensions of containers, in which YARN rounds shares.
 var containerDimensions = [...]string{resource.Memory, resource.CPU}
 
 // defaultAMShare is the FairScheduler's queueMaxAMShareDefault.
 const defaultAMShare = 0.5
 
-// limitApplications adds to queues what else is limited there.
+// limitApplications adds the limits on applications, masters and users to queues.
 func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	by := s.calculator(queues)
 	left := leftTo(queues)
@@ -136,7 +136,7 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	}
 }
 
-// largestContainer is the most that one container may have, as far as it is known: an answer says
+// largestContainer returns the maximum of one container, as far as it is known: an answer contains
 // 0 if nothing is configured.
 func largestContainer(e *Entry) (largest resource.Vector) {
 	if e.LargestContainer == nil {
@@ -150,8 +150,8 @@ func largestContainer(e *Entry) (largest resource.Vector) {
 	return largest
 }
 
-// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil:
-// it is all of it, or not known.
+// softUserLimit returns the guaranteed share of each user among several, in percent; nil: the whole
+// queue, or unknown.
 func (e *Entry) softUserLimit() *float64 {
 	if e.UserPercent == nil || *e.UserPercent <= 0 || *e.UserPercent >= 100 {
 		return nil
@@ -159,11 +159,11 @@ func (e *Entry) softUserLimit() *float64 {
 	return e.UserPercent
 }
 
-// mostApplications is how many applications the queue may have at the same time; nil: any number.
+// mostApplications returns the maximum number of applications in the queue; nil: unlimited.
 func (s *Scheduler) mostApplications(e *Entry) *int32 {
 	most := counted(e.MaxApplications)
 	if e.AutoCreated {
-		most = nil // YARN does not look at it there
+		most = nil // YARN ignores it there
 	}
 	if parallel := counted(e.ParallelApplications); parallel != nil && (most == nil || *parallel < *most) {
 		most = parallel
@@ -171,7 +171,7 @@ func (s *Scheduler) mostApplications(e *Entry) *int32 {
 	return most
 }
 
-// withMasters adds what masters may have, or have.
+// withMasters adds the resources of masters to a limit or to a use.
 func withMasters(v resource.Vector, am *resource.Vector, memoryOnly bool) resource.Vector {
 	if am == nil {
 		return v
@@ -185,7 +185,7 @@ func withMasters(v resource.Vector, am *resource.Vector, memoryOnly bool) resour
 	return v
 }
 
-// limitUsers adds what the CapacityScheduler's queue limits for users.
+// limitUsers adds the limits for users in a queue of the CapacityScheduler.
 func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, by Calculator, byMemory bool) {
 	active := 0
 	for i := range e.Users {
@@ -205,7 +205,7 @@ func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, by Calculator, byMe
 		}
 		am := s.userAMLimit(q, e, by, weight, among)
 		if from.AMLimit != nil && from.AMLimit.Memory() > 0 {
-			am = from.AMLimit // as YARN computed it, and rounded
+			am = from.AMLimit // already computed and rounded by YARN
 		}
 		u := providers.User{Name: from.Name, Limit: s.userLimit(q, e, am, byMemory)}
 		if from.Used != nil {
@@ -220,8 +220,8 @@ func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, by Calculator, byMe
 	q.UserLimit = s.userLimit(q, e, s.userAMLimit(q, e, by, 1, active+1), byMemory)
 }
 
-// userLimit is the most that a user may have of a queue, with this limit for masters, or for their
-// memory alone.
+// userLimit returns a user's limit in a queue. am is the limit for masters; byMemory: only its
+// memory counts.
 func (s *Scheduler) userLimit(q *providers.Queue, e *Entry, am *resource.Vector, byMemory bool) resource.Vector {
 	var limit resource.Vector
 	if e.UserFactor != nil {
@@ -234,8 +234,8 @@ func (s *Scheduler) userLimit(q *providers.Queue, e *Entry, am *resource.Vector,
 	return limit
 }
 
-// userCap is the most that one user may have, in memory and cpu: what the queue is promised, or the
-// smallest container if that is more, times the factor; -1: all that the queue may have.
+// userCap returns one user's maximum in memory and cpu: the queue's guarantee, or the smallest
+// container if that is larger, times the factor. -1: the queue's maximum.
 func userCap(guaranteed, most resource.Vector, factor float64, container resource.Vector) resource.Vector {
 	var limit resource.Vector
 	for _, dimension := range containerDimensions {
@@ -254,7 +254,7 @@ func userCap(guaranteed, most resource.Vector, factor float64, container resourc
 	return limit
 }
 
-// userAMLimit is what the masters of one user may have; nil: that is not known.
+// userAMLimit returns the limit for the masters of one user; nil: unknown.
 func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, by Calculator, weight float64, active int) *resource.Vector {
 	switch {
 	case e.UserAMLimit != nil && e.AMPercent == nil:
@@ -278,14 +278,14 @@ func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, by Calculator, wei
 	return &limit
 }
 
-// userShare is the share of a queue that a user is sure of, of one.
+// userShare returns a user's guaranteed share of a queue, from 0 to 1.
 func userShare(percent, weight float64, active int) float64 {
 	return min(1, weight*max(percent/100, 1/float64(max(active, 1))))
 }
 
-// portion is a share of memory and cpu in whole containers. The dominant calculator rounds up. The
-// default one rounds to the nearest MiB first: just above a whole container, that is one container
-// less. It is that as long as the calculator is not known.
+// portion returns a share of memory and cpu in whole containers. The dominant calculator rounds up.
+// The default one rounds to the nearest MiB first: just above a whole container, its result is one
+// container less. An unknown calculator counts as the default one.
 func portion(share float64, of, container resource.Vector, by Calculator) resource.Vector {
 	var v resource.Vector
 	for _, dimension := range containerDimensions {
@@ -302,11 +302,12 @@ func portion(share float64, of, container resource.Vector, by Calculator) resour
 	return v
 }
 
-// lost is what a share may gain, relatively, on its way through numbers of 32 bits in YARN: a tenth
-// of ten is 1.0000000149 there.
+// lost is the largest relative error of a share in YARN's 32-bit numbers: a tenth of ten is
+// 1.0000000149 there.
 const lost = 2.5e-7
 
-// upTo is so many units in base units, rounded up to a multiple of a step, and countable.
+// upTo converts units to base units, rounds up to a multiple of step, and caps at
+// resource.MaxQuantity.
 func upTo(units float64, unit, step int64) int64 {
 	n := int64(min(units, float64(resource.MaxQuantity/unit))) * unit
 	if step > 0 && n%step != 0 {
@@ -322,10 +323,10 @@ func unitOf(dimension string) int64 {
 	return mebibyte
 }
 
-// calculator is what the CapacityScheduler compares resources by, as far as it is configured or
-// proven; empty: it is not known. Two cores used by one container prove the dominant one. So does
-// more than one core as the limit for the masters of a queue: the default one sets one core for any
-// amount of memory. One core there proves the default one if the share would be more.
+// calculator returns the CapacityScheduler's calculator, as configured or proved by the answer;
+// empty: unknown. Two cores used by one container prove the dominant one. More than one core as a
+// limit for masters proves it, too: the default one sets one core for any amount of memory. One
+// core there proves the default one if the share would be more.
 func (s *Scheduler) calculator(queues []providers.Queue) Calculator {
 	switch {
 	case s.Kind != CapacityScheduler:

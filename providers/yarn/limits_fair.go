@@ -8,18 +8,18 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The FairScheduler divides what a queue has among the queues below it that are active: in which
-// an application runs or may run. It does so by weight, but gives each no less than its minimum
-// and no more than its maximum. A policy of the queue above says whether memory alone is
-// divided, or cores as well. Masters may have a part of this share. Of what is not divided, or
-// if a queue has no share yet, it is a part of what is free in the cluster, and no more than of
-// the maximum.
+// The FairScheduler divides a queue's resources among its active children. A queue is active if an
+// application runs or waits in it. It divides by weight, but never below a child's minimum or above
+// its maximum. The parent's policy decides whether it divides only memory, or cores as well.
+// Masters may use a part of the queue's share. In a dimension that is not divided, and if a queue
+// has no share yet, the limit is a part of the free resources of the cluster, and of at most the
+// queue's maximum.
 //
-// Answers tell the share, but no weights. What they tell of all queues as if all were active
-// gives the weights: such a share is in proportion to the weight, unless the minimum or the
-// maximum is it.
+// An answer has the shares but no weights. The weights follow from the steady shares, which assume
+// that all queues are active: a steady share is proportional to the weight, unless it equals the
+// minimum or the maximum.
 
-// amShare is the FairScheduler's maxAMShare; negative: masters are not limited.
+// amShare returns the FairScheduler's maxAMShare; negative: masters are not limited.
 func (s *Scheduler) amShare() float64 {
 	if s.Assume.AMShare == 0 {
 		return defaultAMShare
@@ -27,9 +27,9 @@ func (s *Scheduler) amShare() float64 {
 	return s.Assume.AMShare
 }
 
-// masters is the part of its share that masters may have in a queue of the FairScheduler; 0:
-// they are not limited, or that is not known. No answer tells it. If the limit of when a master
-// was last to start cannot be that part of any share of the queue, it is another part.
+// masters returns the part of a queue's share that its masters may use; 0: not limited, or unknown.
+// No answer contains it. The answer has the limit at the last start of a master: if this limit
+// cannot be the configured part of any share of the queue, the queue uses another part.
 func (s *Scheduler) masters(q *providers.Queue, e *Entry) float64 {
 	part := s.amShare()
 	switch {
@@ -37,7 +37,7 @@ func (s *Scheduler) masters(q *providers.Queue, e *Entry) float64 {
 		return 0
 	case e.AMLimit.IsZero():
 		if e.AMUsed != nil && !e.AMUsed.IsZero() {
-			return 0 // masters run, and none was ever compared with a limit: there is none
+			return 0 // masters run but were never compared with a limit
 		}
 		return part
 	case e.SteadyShare == nil || e.AMLimit.Memory() == 0:
@@ -55,12 +55,12 @@ func (s *Scheduler) masters(q *providers.Queue, e *Entry) float64 {
 	return min(1, (float64(was)-mebibyte/2)/float64(max(of, was)))
 }
 
-// part is a part of something, in whole units, rounded up as YARN does it.
+// part returns a part of an amount in whole units, rounded up like in YARN.
 func (s *Scheduler) part(part float64, of, unit int64) int64 {
 	return int64(math.Ceil(float64(max(0, of)/unit)*float64(float32(part)))) * unit
 }
 
-// most is the maximum of a queue, and no more than there is.
+// most returns the maximum of a queue, capped at the size of the cluster.
 func (s *Scheduler) most(q *providers.Queue) (most resource.Vector) {
 	for _, dimension := range containerDimensions {
 		n, _ := s.Totals[""].Get(dimension)
@@ -77,10 +77,9 @@ func (e *Entry) active() bool {
 	return e.Active != nil && *e.Active > 0 || e.Pending != nil && *e.Pending > 0
 }
 
-// fairAMLimit is what masters may have in a queue of the FairScheduler by its present share;
-// nil: it is not known, or they are not limited. Used is what all queues use. Estimated are the
-// dimensions in which YARN did not use this limit when a master was last to start, or may use
-// another one next.
+// fairAMLimit returns the limit for masters in a queue of the FairScheduler at its present share;
+// nil: unknown or not limited. used is the use of all queues. estimated lists the dimensions in
+// which YARN used another limit at the last start of a master, or may use another one next.
 func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) (limit *resource.Vector, estimated []string) {
 	part := s.masters(q, e)
 	if part == 0 {
@@ -112,13 +111,13 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 	return &v, estimated
 }
 
-// amDimension is the dimension of masters for each one that a container has.
+// amDimension maps each dimension of a container to that of masters.
 var amDimension = map[string]string{resource.Memory: resource.AMMemory, resource.CPU: resource.AMCPU}
 
-// dominantPolicy is the word for what divides cores, too; others divide memory alone.
+// dominantPolicy is the policy that divides cores, too; all others divide only memory.
 const dominantPolicy = "DRF"
 
-// dividedBy are the dimensions that a policy divides.
+// dividedBy returns the dimensions that a policy divides.
 func dividedBy(policy string) []string {
 	if strings.EqualFold(policy, dominantPolicy) {
 		return containerDimensions[:]
@@ -126,13 +125,13 @@ func dividedBy(policy string) []string {
 	return containerDimensions[:1:1]
 }
 
-// divide says of each queue of the FairScheduler how it takes part in the division of the one
-// above, if the answer has the shares.
+// divide sets Division and ChildDivision of the FairScheduler's queues, if the answer has the
+// shares.
 func (s *Scheduler) divide(queues []providers.Queue) {
 	below, policies := make(map[string][]int), map[string]string{"": dominantPolicy} // above the root
 	for i := range queues {
 		if s.Entries[i].SteadyShare == nil || s.Entries[i].AMLimit == nil {
-			return // it is not known what masters have
+			return // the use of masters is unknown
 		}
 		below[queues[i].Parent] = append(below[queues[i].Parent], i)
 		policies[queues[i].Path] = s.Entries[i].Policy
@@ -147,7 +146,7 @@ func (s *Scheduler) divide(queues []providers.Queue) {
 	}
 }
 
-// steady is the share of a queue that its weight gives, in MiB; 0: it does not tell the weight.
+// steady returns a queue's steady share in MiB if it shows the weight, else 0.
 func (s *Scheduler) steady(q *providers.Queue, e *Entry) int64 {
 	if !s.tells(q, e.SteadyShare) {
 		return 0
@@ -155,12 +154,12 @@ func (s *Scheduler) steady(q *providers.Queue, e *Entry) int64 {
 	return e.SteadyShare.Memory() / mebibyte
 }
 
-// exactShare is from how many MiB on two shares that differ by up to one, which is what YARN
-// rounds, are taken to be of the same weight.
+// exactShare is the size in MiB from which two shares that differ by at most one count as the same
+// weight; YARN's rounding can cause that difference.
 const exactShare = 1024
 
-// commonWeight is the weight that all queues of a list have which tell it; 0: they have not all
-// the same, or none tells it, or shares are too small to say it.
+// commonWeight returns the weight that all queues of a list have in common, among those whose share
+// shows it. 0: the weights differ, no share shows a weight, or the shares are too small.
 func (s *Scheduler) commonWeight(queues []providers.Queue, list []int) int64 {
 	common := int64(0)
 	for _, i := range list {
@@ -175,7 +174,7 @@ func (s *Scheduler) commonWeight(queues []providers.Queue, list []int) int64 {
 	return common
 }
 
-// divideAmong says it of the queues below one.
+// divideAmong sets Division of the queues below one parent.
 func (s *Scheduler) divideAmong(queues []providers.Queue, list []int, divided []string) {
 	common, scale, crowded := s.commonWeight(queues, list), s.scale(queues, list), s.crowded(queues, list)
 	for _, i := range list {
@@ -192,8 +191,8 @@ func (s *Scheduler) divideAmong(queues []providers.Queue, list []int, divided []
 	}
 }
 
-// scale is what a MiB of a present share is in one of all queues, by a queue that tells both; 0:
-// none does.
+// scale is the ratio of a steady share to a present share, from the queue with the largest present
+// share that shows both; 0 if there is none.
 func (s *Scheduler) scale(queues []providers.Queue, list []int) (scale float64) {
 	most := int64(0)
 	for _, i := range list {
@@ -206,7 +205,7 @@ func (s *Scheduler) scale(queues []providers.Queue, list []int) (scale float64) 
 	return scale
 }
 
-// crowded reports whether the minimums of queues may leave nothing to the others.
+// crowded reports whether the minimums of some queues may use up the shares of the others.
 func (s *Scheduler) crowded(queues []providers.Queue, list []int) bool {
 	least := false
 	for _, i := range list {
@@ -219,15 +218,15 @@ func (s *Scheduler) crowded(queues []providers.Queue, list []int) bool {
 	return least
 }
 
-// tells reports whether a share is what the weight of the queue gives, so that it tells the
-// weight: it is neither the minimum nor the maximum.
+// tells reports whether a share shows the weight of the queue: it is neither the minimum nor the
+// maximum.
 func (s *Scheduler) tells(q *providers.Queue, share *resource.Vector) bool {
 	return share != nil && share.Memory() > q.Guaranteed.Memory() && share.Memory() < s.most(q).Memory()
 }
 
-// weight is the weight of a queue, at most and at least: in MiB of the share that it has if all
-// queues are active. The common weight is that of all queues which tell it.
-// If the minimums leave nothing to others, no share is not no weight.
+// weight returns the largest and smallest possible weight of a queue, in MiB of its steady share.
+// common is the weight of all queues that show it. If crowded, a share of zero does not mean a
+// weight of zero.
 func (s *Scheduler) weight(q *providers.Queue, e *Entry, common int64, scale float64, crowded bool) (most, least int64) {
 	steady := e.SteadyShare.Memory() / mebibyte
 	switch {
@@ -248,19 +247,19 @@ func (s *Scheduler) weight(q *providers.Queue, e *Entry, common int64, scale flo
 		return n + 1 + n/exactShare, max(0, n-1-n/exactShare)
 	case e.SteadyShare.Memory() >= s.most(q).Memory():
 		if q.Guaranteed.Memory() >= e.SteadyShare.Memory() {
-			return mostWeight, 0 // the maximum is the minimum: it may be any
+			return mostWeight, 0 // the minimum equals the maximum: any weight
 		}
-		return mostWeight, steady // it is this or more
+		return mostWeight, steady // this weight or more
 	}
-	return steady + 1, 0 // it is this or less
+	return steady + 1, 0 // this weight or less
 }
 
-// mostWeight is more than any that a queue has: who has it gets its maximum first.
+// mostWeight is above every real weight: a queue with it reaches its maximum first.
 const mostWeight = 1 << 50
 
-// childDivision is that of a queue that is not there yet. In YARN it has the weight 1, and no
-// minimum. Those beside it are taken to have the same, if these are all alike; else the largest
-// weight counts for them and the least for itself.
+// childDivision describes a child queue that does not exist yet. YARN gives it the weight 1 and no
+// minimum. It counts with its siblings' weight if they all have the same one. Otherwise its Weight
+// is their largest one and its LeastWeight their smallest.
 func (s *Scheduler) childDivision(queues []providers.Queue, list []int, above *providers.Queue, divided []string) *providers.Division {
 	d := &providers.Division{
 		Divided: divided, Most: s.most(above), Masters: float64(float32(s.amShare())),

@@ -10,9 +10,9 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// An answer has no weights: the shares of queues as if all were active tell them. Of a queue that
-// has its maximum then, the weight is this or more. Where masters run that YARN never compared
-// with a limit, there is none.
+// An answer has no weights; the steady shares show them. If a steady share equals the maximum, the
+// weight is this or more. If masters run that YARN never compared with a limit, they are not
+// limited.
 func TestSharesTellTheWeightsOfAFairScheduler(t *testing.T) {
 	want := `
 root 65536 to 1125899906842624, memory 65536 to 65536, masters 0 of [memory cpu]; below the weight is 24576

@@ -5,15 +5,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// usualContainer is the smallest container if nothing is configured in YARN.
+// usualContainer is YARN's default for the smallest container.
 const usualContainer = 1 << 30
 
-// capacityAMLimit is what masters may have in a queue of the CapacityScheduler; nil: it is not
-// known. What the answer says is of when an application came or went last in that queue. YARN
-// computes it again when the next one comes. It is a share of what the queue is promised, or of
-// what the queues next to it and above leave to it, if that is more. If this share is less than
-// what the answer says, it is the limit. If it is more, YARN may not use it yet: then the limit is
-// what the answer says, and estimated is true.
+// capacityAMLimit returns the limit for masters in a queue of the CapacityScheduler; nil: unknown.
+// The answer has the limit at the last start or end of an application in that queue, and YARN
+// computes it again at the next one. The limit is a share of the queue's guarantee, or of the
+// amount that its siblings and the queues above leave to it if that is more. If this share is less
+// than the answer's limit, it is the limit. If it is more, YARN may not use it yet: then the result
+// is the answer's limit, and estimated is true.
 func (s *Scheduler) capacityAMLimit(q *providers.Queue, e *Entry, left map[string]resource.Vector, by Calculator) (limit *resource.Vector, estimated bool) {
 	current, known := left[q.Path]
 	if e.AMLimit == nil || e.AMPercent == nil || q.Partition != "" || !known {
@@ -31,8 +31,8 @@ func (s *Scheduler) capacityAMLimit(q *providers.Queue, e *Entry, left map[strin
 		if !says || !limited || dimension == resource.CPU && by != CalculatorDominant {
 			continue
 		}
-		// As long as the smallest container is not known, the answer may be larger by what YARN
-		// rounded up.
+		// While the smallest container is unknown, the answer's limit may be larger because of
+		// YARN's rounding.
 		rounded, rounds := int64(0), s.Assume.Container.Has(dimension)
 		if !rounds {
 			rounded = map[string]int64{resource.Memory: usualContainer, resource.CPU: core}[dimension]
@@ -46,12 +46,12 @@ func (s *Scheduler) capacityAMLimit(q *providers.Queue, e *Entry, left map[strin
 	return &least, estimated
 }
 
-// leftTo is what each queue may use, by path, in the default partition: the least of its maximum
-// and of what the queue above may use without what others have there.
+// leftTo returns what each queue may use in the default partition, by path: its maximum, or what
+// its parent may use minus the use of the siblings if that is less.
 func leftTo(queues []providers.Queue) map[string]resource.Vector {
 	left := make(map[string]resource.Vector)
 	used := make(map[string]resource.Vector)
-	for i := range queues { // a queue comes after the one above
+	for i := range queues { // a parent comes before its children
 		q := &queues[i]
 		if q.Partition != "" {
 			continue

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// limitsOf writes what limits applications in a queue, in MiB/cores.
+// limitsOf formats the limits on applications in a queue, in MiB/cores.
 func limitsOf(q *providers.Queue) string {
 	of := func(v resource.Vector) string {
 		var words []string
@@ -39,7 +39,7 @@ func limitsOf(q *providers.Queue) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// capturedQueues are those of a captured answer.
+// capturedQueues returns the queues of a captured answer.
 func capturedQueues(t *testing.T, name string, assume yarn.Assumptions) []providers.Queue {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata/captured", name, "scheduler.json"))
@@ -55,7 +55,7 @@ func capturedQueues(t *testing.T, name string, assume yarn.Assumptions) []provid
 	return s.Queues(map[string]resource.Vector{"": resource.Vector{}.WithMemory(64 << 30).WithCPU(64000)})
 }
 
-// capturedLimits are those of one queue of a captured answer.
+// capturedLimits returns the limits of one queue of a captured answer.
 func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) string {
 	t.Helper()
 	queues := capturedQueues(t, name, assume)
@@ -68,8 +68,8 @@ func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) st
 	return ""
 }
 
-// What each version says of masters, users and numbers of applications is read. In these clusters
-// masters may have all of a queue, and a user a hundred times what it is promised.
+// The limits for masters, users and numbers of applications are read from each version's answer. In
+// these clusters masters may use a whole queue, and a user a hundred times the guarantee.
 func TestLimitsOfApplicationsAreRead(t *testing.T) {
 	want := `
 root.a.a1@ 3072/3/3072/3/3 of 24576/24/24576/24/1250, first true, new user 819200/800/24576/24/1250
@@ -106,8 +106,8 @@ alice 2048/2/2048/2/2 of 819200/-/24576/-/1250
 	}
 }
 
-// answerOf is what a CapacityScheduler with one queue of 44 GiB and 44 cores of 64 says. %s are
-// further fields of the queue.
+// answerOf returns the answer of a CapacityScheduler with one queue of 44 GiB and 44 cores of 64.
+// %s stands for further fields of the queue.
 func answerOf(fields string) string {
 	return `{"scheduler":{"schedulerInfo":{"type":"capacityScheduler","queueName":"root",
 		"capacities":{"queueCapacitiesByPartition":[{"partitionName":"","absoluteCapacity":100,"absoluteMaxCapacity":100,
@@ -152,7 +152,7 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 45056/44/1311/2/-\n",
 		},
 		"a share for each of several users": {
-			// Two of the three wait for something. A fourth would be the third of those.
+			// Two of the three are active. A fourth user would be the third active one.
 			masters + `"userLimit":25,"userLimitFactor":2.0,` + users(
 				`{"username":"a","isActive":true,"userWeight":1.0}`, `{"username":"b","isActive":true,"userWeight":3.0}`, `{"username":"c"}`),
 			yarn.Assumptions{},
@@ -196,15 +196,17 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 			t.Errorf("%s\nwant %s\ngot  %s", name, test.want, got)
 		}
 	}
-	// The share of 44 cores is four, so one core proves it, and cores limit nothing.
+	// The share of 44 cores is four, so one core proves the default calculator, and cores limit
+	// nothing.
 	proven := strings.Replace(answerOf(`"AMResourceLimit":{"memory":5120,"vCores":1}`), `"effectiveMinResource":{"memory":13107,"vCores":12}`, `"effectiveMinResource":{"memory":45056,"vCores":44}`, 1)
 	if got, want := limitsIn(t, proven, yarn.Assumptions{}), "root.a@ 0/0/-/-/- of 45056/-/5120/-/-, first true, new user -/-/-/-/-\n"; got != want {
 		t.Errorf("want %s\ngot  %s", want, got)
 	}
 }
 
-// What masters may have is YARN's figure of when an application came or went last in that queue. It
-// computes it again when the next one comes, from what the queues next to it and above have left.
+// The answer has the limit for masters at the last start or end of an application in that queue.
+// YARN computes it again at the next one, from the room that its siblings and the queues above
+// leave.
 func TestTheLimitOfMastersFollowsTheQueuesBeside(t *testing.T) {
 	for name, test := range map[string]struct {
 		told, others int64 // MiB
@@ -279,8 +281,8 @@ func TestMastersOfAFairQueue(t *testing.T) {
 	}
 }
 
-// slowUserLimits are the limits of a user of weight 1 as LeafQueue and UsersManager compute them:
-// in MiB, with numbers of 32 bits, rounded up to whole containers.
+// slowUserLimits returns the limits of a user of weight 1 as LeafQueue and UsersManager compute
+// them: in MiB, with 32-bit numbers, rounded up to whole containers.
 func slowUserLimits(guaranteed, container int64, percent, userPercent, factor float32, active int) (memory, masters int64) {
 	up := func(n int64) int64 { return (n + container - 1) / container * container }
 	memory = up(int64(math.Floor(float64(max(guaranteed, container)) * float64(factor))))
@@ -289,7 +291,7 @@ func slowUserLimits(guaranteed, container int64, percent, userPercent, factor fl
 	return memory, masters
 }
 
-// What is granted to a user is never more than YARN starts, and less by a container at most.
+// A user's limit is never above YARN's, and at most one container below it.
 func TestUsersLimitsAreThoseOfYARN(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guaranteed := rapid.Int64Range(1, 1<<24).Draw(t, "guaranteed")
@@ -325,7 +327,7 @@ func TestUsersLimitsAreThoseOfYARN(t *testing.T) {
 	})
 }
 
-// remarksOf writes what is to be said of the limits of one queue of a captured answer.
+// remarksOf formats the other fields about the limits of one queue of a captured answer.
 func remarksOf(t *testing.T, name, path string, assume yarn.Assumptions) string {
 	t.Helper()
 	for _, q := range capturedQueues(t, name, assume) {
@@ -342,8 +344,8 @@ func remarksOf(t *testing.T, name, path string, assume yarn.Assumptions) string 
 	return ""
 }
 
-// What an answer does not tell, or the cluster does not look at, is said; the largest container is
-// known where the answer tells it.
+// A queue shows which limits are estimated or not enforced, and the largest container if the answer
+// has it.
 func TestWhatIsToBeSaidOfLimits(t *testing.T) {
 	const said, largest = "not enforced [], estimated [], largest container ", "memory=64GiB,cpu=64"
 	const none = said + "none"

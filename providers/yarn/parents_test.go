@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// parents are the queues of an answer that take no applications themselves, with a + if others are
-// made below them by use.
+// parents lists the queues of an answer that take no applications themselves, with a + if the
+// cluster creates their children on first use.
 func parents(t *testing.T, answer string, assume yarn.Assumptions) string {
 	t.Helper()
 	s, err := yarn.Decode(strings.NewReader(answer))
@@ -31,7 +31,7 @@ func parents(t *testing.T, answer string, assume yarn.Assumptions) string {
 	return strings.Join(list, " ")
 }
 
-// Every version says which queues are leaves.
+// The leaves are recognized in every version.
 func TestParentsOfRealClusters(t *testing.T) {
 	for name, want := range map[string]string{
 		"2.7.7-capacity-percent":   "root root.a root.b",
@@ -52,8 +52,8 @@ func TestParentsOfRealClusters(t *testing.T) {
 	}
 }
 
-// A FairScheduler's parent without queues below it is the only kind of queue without a type. It
-// does not say whether it makes queues.
+// A FairScheduler's parent without children is the only kind of queue without a type. The answer
+// does not tell whether it creates children.
 func TestQueuesOfAFairSchedulerThatAreMadeByUse(t *testing.T) {
 	const leaf = `{"queueName":"root.default","type":"fairSchedulerLeafQueueInfo"}`
 	answer := func(children string) string {
@@ -82,8 +82,8 @@ func TestQueuesOfAFairSchedulerThatAreMadeByUse(t *testing.T) {
 	}
 }
 
-// A parent that the setting names need not be in the answer: it is made by using a queue below it,
-// or was removed again.
+// A parent in the setting may be missing from the answer: the cluster creates it on first use, or
+// has removed it again.
 func TestParentsThatAreNotThere(t *testing.T) {
 	assume := yarn.Assumptions{Undeclared: yarn.Undeclared{Parents: []string{"root.users", "root.a.b.c"}}}
 	s, err := yarn.Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","childQueues":{"queue":[` +

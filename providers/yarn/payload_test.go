@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// payloads returns the files of one kind below testdata/payloads, by their path there.
+// payloads returns the files with a suffix below testdata/payloads, by their path there.
 func payloads(t testing.TB, suffix string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
@@ -35,7 +35,7 @@ func payloads(t testing.TB, suffix string) map[string][]byte {
 	return found
 }
 
-// An answer key that another program worked out agrees in every column with what is read.
+// An answer key from another program agrees with the decoder in every column.
 func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 	key, err := os.ReadFile(filepath.Join("testdata", "payloads", "EXPECTED.tsv"))
 	if err != nil {
@@ -85,7 +85,7 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 	}
 }
 
-// sameFigure compares numbers as such: 50.0 is 50.
+// sameFigure compares numbers by value: 50.0 equals 50.
 func sameFigure(a, b string) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
@@ -95,12 +95,11 @@ func sameFigure(a, b string) bool {
 	return x == y
 }
 
-// A second reader, which shares nothing with the decoder, finds the same queues with the same
-// figures.
+// A second reader, which shares no code with the decoder, finds the same queues and figures.
 func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	for file, body := range payloads(t, ".json") {
 		if strings.HasPrefix(file, "synthetic/") {
-			continue // those are no answers of a scheduler, see TestScripts
+			continue // no scheduler answers; see TestScripts
 		}
 		t.Run(file, func(t *testing.T) {
 			compareRows(t, body, walk(t, body))
@@ -108,8 +107,8 @@ func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	}
 }
 
-// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for
-// each list of one and every number quoted, says so too.
+// The XML and the JSON of an answer give the same result. So does the XML converted to JSON, in
+// which a single element replaces each list of one, and every number is quoted.
 func TestDecodeAgreesWithTheXML(t *testing.T) {
 	twins := payloads(t, ".json")
 	for file, body := range payloads(t, ".xml") {
@@ -127,7 +126,7 @@ func TestDecodeAgreesWithTheXML(t *testing.T) {
 	}
 }
 
-// What is not a scheduler's answer, or hardly one, is refused by name or read.
+// Inputs that are not, or barely, a scheduler's answer are rejected with the right reason, or read.
 func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
 	bodies := payloads(t, ".txt")
 	bodies["synthetic/remote-exception.json"] = payloads(t, ".json")["synthetic/remote-exception.json"]
@@ -137,7 +136,7 @@ func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
 		"synthetic/standby-2.7.0-200-refresh-body.txt": Standby,
 		"synthetic/standby-307-body.txt":               Standby,
 		"synthetic/remote-exception.json":              RemoteException,
-		// a comma too many, in the documentation alone
+		// an extra comma, only in the documentation
 		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed,
 		"docs/scheduler-fair-2.10.1-1.invalid-json.txt": Malformed,
 		"synthetic/raw-NaN-invalid.json.txt":            "fifo\nroot.default RUNNING\nunsized \"\"\n",
@@ -200,9 +199,9 @@ func compareRows(t *testing.T, body []byte, want []row) {
 	}
 }
 
-// The same answer as other versions would write it says the same: sorted and without blanks, with
-// a thing alone for a list of one, with null or nothing for what is empty, and without the
-// attributes that Hadoop 3.5 no longer has.
+// An answer in the formats of other versions gives the same result: sorted and without blanks, with
+// a single element for a list of one, with null or nothing for an empty value, and without the
+// attributes that Hadoop 3.5 has dropped.
 func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
 	shapes := map[string]func(key string, value any) (any, bool){
 		"sorted": func(_ string, value any) (any, bool) { return value, true },
@@ -251,7 +250,7 @@ func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
 	}
 }
 
-// No figure of a real answer is taken for one that no queue can have.
+// No figure in a real answer counts as impossible.
 func TestRealAnswersHaveNoAbsurdFigures(t *testing.T) {
 	bodies := payloads(t, ".json")
 	captured, err := filepath.Glob(filepath.Join("testdata", "captured", "*", "scheduler.json"))

@@ -9,22 +9,23 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostPieces bounds how many machines of a partition are kept, of which none has more of all than
-// another one: with memory and cpu there are few.
+// mostPieces bounds the machines that are kept for a partition. With memory and cpu there are only
+// a few, because no kept machine has at least as much of both as another.
 const mostPieces = 256
 
-// pieces is what machines have free, by partition: those of which none has more of both memory and
-// cpu than another one. Nil: that is not known.
+// pieces holds the free resources of machines, by partition. It keeps only machines that no other
+// one exceeds in both memory and cpu. Nil: unknown.
 type pieces map[string][]resource.Vector
 
-// piecesCache is the last answer about machines.
+// piecesCache is the latest answer about machines.
 type piecesCache struct {
 	at   time.Time
 	free pieces
 }
 
-// short reports whether no machine of a partition has so much, and what the one has that has most
-// of the memory. If there are no machines, nothing is said of them.
+// short reports whether no machine of a partition has enough free resources, and returns the free
+// resources of the machine with the most free memory. For a partition without machines it reports
+// false.
 func (p pieces) short(partition string, needs resource.Vector) (most resource.Vector, fragmented bool) {
 	list := p[partition]
 	if len(list) == 0 || needs.IsZero() {
@@ -41,7 +42,8 @@ func (p pieces) short(partition string, needs resource.Vector) (most resource.Ve
 	return most, true
 }
 
-// add adds a machine, unless another one has as much. It reports whether all can be kept.
+// add adds a machine unless another one has as much. It reports whether the machines are still few
+// enough to keep.
 func (p pieces) add(partition string, free resource.Vector) bool {
 	list := p[partition]
 	within := func(a, b resource.Vector) bool { return a.Memory() <= b.Memory() && a.CPU() <= b.CPU() }
@@ -53,7 +55,7 @@ func (p pieces) add(partition string, free resource.Vector) bool {
 	return len(list) <= mostPieces && len(p) <= maxLabels
 }
 
-// freePieces is what machines have free, as of at most piecesFor ago; nil: it is not known.
+// freePieces returns the free resources of machines, at most piecesFor old; nil: unknown.
 func (p *Provider) freePieces(ctx context.Context, from *server, byMemory bool) pieces {
 	if now := p.now(); p.pieces.at.IsZero() || now.Sub(p.pieces.at) >= piecesFor {
 		if p.budget.spare() == 0 {
@@ -67,8 +69,8 @@ func (p *Provider) freePieces(ctx context.Context, from *server, byMemory bool) 
 	return p.pieces.free
 }
 
-// freePieces asks for the running machines; nil: they are too different to be kept. The error is a
-// *ServerError.
+// freePieces asks for the running machines; nil: there are too many different ones to keep. The
+// error is a *ServerError.
 func (s *server) freePieces(ctx context.Context, byMemory bool) (pieces, error) {
 	free, all := pieces{}, true
 	err := s.get(ctx, "/nodes", values("states", "RUNNING"), func(body io.Reader) error {
@@ -95,7 +97,7 @@ func (s *server) freePieces(ctx context.Context, byMemory bool) (pieces, error) 
 	return free, err
 }
 
-// freeMachine is what a machine has free.
+// freeMachine holds the free resources of a machine.
 type freeMachine struct {
 	state, label string
 	memory, cpu  tally

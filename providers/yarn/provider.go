@@ -15,38 +15,40 @@ import (
 )
 
 const (
-	// infoEvery is how often the active server is asked whether it still is the same. It is also
-	// asked after a connection was lost.
+	// infoEvery is how often the provider checks that the active server is still the same. It also
+	// checks after a lost connection.
 	infoEvery = time.Minute
-	// probeTime is how long each server has to say what it is while the active one is looked for.
+	// probeTime is each server's time to report its state while the provider looks for the active
+	// one.
 	probeTime = 2 * time.Second
 )
 
-// kind makes providers. Its fields are what tests put in the place of this machine.
+// kind opens providers. Tests replace its fields.
 type kind struct {
 	now  func() time.Time
 	dial dialer // nil: TCP
 }
 
-// Kind returns YARN as a kind of external system. Its settings are Settings and those of a pace.
+// Kind returns the kind of external system for YARN. Its settings are Settings and
+// providers.PaceSettings.
 func Kind() providers.Kind { return kind{now: time.Now} }
 
 // Name is "yarn".
 func (kind) Name() string { return "yarn" }
 
-// Check looks at settings alone.
+// Check validates the settings without looking at this machine.
 func (kind) Check(given map[string]string) error {
 	_, err := parseSettings(given)
 	return err
 }
 
-// Files are the settings that are paths.
+// Files returns the settings that hold paths.
 func (kind) Files() []string {
 	return providers.FileSettings(Settings())
 }
 
-// Open reads the files and makes no call. Those of passwords, keys and certificates are read again
-// when they change; a site is not, since another address may be another cluster.
+// Open reads the files and makes no network call. It watches the files of passwords, keys and
+// certificates for changes, but not the site: another address may be another cluster.
 func (k kind) Open(_ string, given map[string]string) (providers.Provider, error) {
 	s, err := parseSettings(given)
 	if err != nil {
@@ -86,7 +88,7 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 	return p, nil
 }
 
-// readSite takes the addresses from the file that the settings name.
+// readSite reads the addresses from the file in the setting site.
 func (s *settings) readSite() error {
 	wrong := func(want string) error {
 		return &providers.SettingError{Setting: settingSite, Value: s.site, Want: want}
@@ -109,8 +111,8 @@ func (s *settings) readSite() error {
 	return s.checkAddresses()
 }
 
-// Provider reads one YARN cluster. It keeps to the ResourceManager that was active last, until
-// that one fails. Then it asks all of them at once what they are.
+// Provider reads one YARN cluster. It stays with the active ResourceManager until that one fails.
+// Then it asks all servers for their state at once.
 //
 // Its methods may be called from any goroutine; Snapshot and Applications wait for one another.
 type Provider struct {
@@ -121,29 +123,29 @@ type Provider struct {
 	now      func() time.Time
 	closed   sync.Once
 
-	mu sync.Mutex // guards all below; held while the cluster is asked
-	// active is the server that answered last; nil: look for it.
+	mu sync.Mutex // guards the fields below; held during requests to the cluster
+	// active is the server that answered last; nil: the next call looks for it.
 	active *server
-	took   time.Duration // to read active the last time; 0: it failed
-	asked  time.Time     // when active was last asked what it is
-	dials  int64         // of active, when it was last asked that
+	took   time.Duration // the last reading from active; 0: it failed
+	asked  time.Time     // when active last reported its state
+	dials  int64         // of active, at that time
 	run    serverRun
 	nodes  nodesCache
 	pieces piecesCache
-	// answers are of applications that were asked for by the last call.
+	// answers are about the applications of the last call.
 	answers map[string]answered
-	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain
-	// is when a list of them may be asked for.
+	// live is the number of applications that have not ended; nil: unknown. The provider requests
+	// no list of them before listAgain.
 	live      *int32
 	listAgain time.Time
 }
 
-// Requests is how many requests were sent so far.
+// Requests returns the number of requests sent so far.
 func (p *Provider) Requests() int64 { return p.budget.sent.Load() }
 
-// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows. If there
-// are other servers, the one that was active last gets half of it, so that one of them can be found
-// and read in the other half.
+// Snapshot reads all queues within the setting timeout and the deadline of ctx. If there are
+// several servers, the last active one gets half of that time. The other half is for finding and
+// reading a new active server.
 func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,19 +159,19 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 		return snapshot, nil
 	}
 	last := p.active
-	if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone: that says nothing of the server
+	if !errors.Is(ctx.Err(), context.Canceled) { // a canceled caller says nothing about the server
 		p.active = nil
 	}
-	if within.Err() != nil { // no time is left: the next call begins with looking for it
+	if within.Err() != nil { // no time left: the next call looks for it first
 		return snapshot, p.onlyAsked(within, last, err)
 	}
 	return p.findActive(within, err)
 }
 
-// readActive reads all queues from the server that was active last.
+// readActive reads all queues from the last active server.
 func (p *Provider) readActive(ctx context.Context) (providers.Snapshot, error) {
 	begin := p.now()
-	// One that is slow and answers is given the time that it needs.
+	// A server that is slow but answers gets all of the time.
 	if slow := p.took > p.settings.pace.Timeout/4; len(p.servers) > 1 && !slow {
 		var cancel context.CancelFunc
 		ctx, cancel = shareOf(ctx, 2)
@@ -183,7 +185,7 @@ func (p *Provider) readActive(ctx context.Context) (providers.Snapshot, error) {
 	return snapshot, err
 }
 
-// shareOf leaves an equal part of the time that ctx has to each of so many.
+// shareOf gives one of parts equal shares of the remaining time of ctx.
 func shareOf(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || parts <= 1 {
@@ -192,7 +194,7 @@ func shareOf(ctx context.Context, parts int) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
 }
 
-// onlyAsked is what is wrong if there was only time to ask one server.
+// onlyAsked makes the error for the case that only one server could be asked in time.
 func (p *Provider) onlyAsked(ctx context.Context, one *server, err error) error {
 	var said serversError
 	for _, s := range p.servers {
@@ -205,8 +207,8 @@ func (p *Provider) onlyAsked(ctx context.Context, one *server, err error) error 
 	return &providers.UnavailableError{Answered: len(said) > 1 || gaveAnswer(err), Err: said}
 }
 
-// read reads all queues from a server that counts as the active one. known is what it just said of
-// itself; nil: ask, when it is time. The error is a *ServerError.
+// read reads all queues from a server that counts as active. known is the state that it just
+// reported; nil: read asks for it if that is due. The error is a *ServerError.
 func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (providers.Snapshot, error) {
 	var none providers.Snapshot
 	if known == nil && (p.now().Sub(p.asked) >= infoEvery || from.dials.Load() != p.dials) {
@@ -222,8 +224,8 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		return none, err
 	}
 	if known == nil && from.dials.Load() != dials {
-		// The connection was lost, so the server may have been restarted before it answered: it is
-		// asked whether it was, and what it said could be of the run before.
+		// The connection was lost, so the server may have restarted before it answered. The answer
+		// is only valid if it belongs to the same run.
 		info, err := p.queryInfo(ctx, from)
 		if err != nil {
 			return none, err
@@ -256,7 +258,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	}, nil
 }
 
-// liveApplications is how many applications the root has; nil: the answer does not say.
+// liveApplications returns the number of applications in the root queue; nil: not in the answer.
 func liveApplications(queues []providers.Queue) *int32 {
 	for i := range queues {
 		if queues[i].Parent == "" {
@@ -266,7 +268,7 @@ func liveApplications(queues []providers.Queue) *int32 {
 	return nil
 }
 
-// queryInfo asks a server what it is, and takes nothing but the active one. The error is a
+// queryInfo asks a server for its state, and returns an error if it is not active. The error is a
 // *ServerError.
 func (p *Provider) queryInfo(ctx context.Context, at *server) (clusterInfo, error) {
 	info, err := at.info(ctx)
@@ -280,7 +282,7 @@ func (s *server) notActive(info clusterInfo) *ServerError {
 	return s.failed(NotInCharge, fmt.Errorf("it says that it is %s", s.forLog(strings.ToLower(info.state))))
 }
 
-// setActive keeps what the active server said of itself.
+// setActive stores the state that the active server reported.
 func (p *Provider) setActive(from *server, info clusterInfo) {
 	p.asked, p.dials = p.now(), from.dials.Load()
 	if p.run.change(from.incarnation(info), p.now()) {
@@ -290,7 +292,7 @@ func (p *Provider) setActive(from *server, info clusterInfo) {
 	}
 }
 
-// Close ends connections and forgets tickets. The provider must not be used any longer.
+// Close closes connections and destroys tickets. The provider must not be used afterwards.
 func (p *Provider) Close() error {
 	p.closed.Do(func() {
 		for _, s := range p.servers {

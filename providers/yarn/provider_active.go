@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// probed is what one server said it is.
+// probed is the state that one server reported.
 type probed struct {
 	server *server
 	info   clusterInfo
@@ -19,7 +19,7 @@ type probed struct {
 	err    error
 }
 
-// probe asks all servers at once what they are, each for at most so long.
+// probe asks all servers at once for their state; each has at most patience.
 func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 	found := make([]probed, len(p.servers))
 	var all sync.WaitGroup
@@ -39,8 +39,8 @@ func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 	return found
 }
 
-// claimants returns those that say they are active, the one that was started last first. If there
-// are two, the other has not noticed yet that it is not active any longer.
+// claimants returns the servers that report that they are active, latest start first. If there are
+// two, the other one has not noticed yet that it is standby now.
 func claimants(found []probed) []*probed {
 	var list []*probed
 	for i := range found {
@@ -52,12 +52,12 @@ func claimants(found []probed) []*probed {
 	return list
 }
 
-// findActive looks for the active server and reads all queues from it. first is how the server
-// that was active failed; nil: there was none.
+// findActive looks for the active server and reads all queues from it. first is the error of the
+// last active server; nil: there was none.
 func (p *Provider) findActive(ctx context.Context, first error) (providers.Snapshot, error) {
 	patience := probeTime
 	if len(p.servers) == 1 {
-		patience = p.settings.pace.Timeout / 2 // there is no other to hurry to
+		patience = p.settings.pace.Timeout / 2 // no other server needs the time
 	}
 	found := p.probe(ctx, patience)
 	list := claimants(found)
@@ -71,7 +71,7 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 		claimant.err = err
 	}
 	if len(list) == 1 {
-		// The cluster is there and what it says makes no sense: that is no failover.
+		// The cluster is up but its answer is malformed: that is no failover.
 		if wrong, ok := errors.AsType[*ServerError](list[0].err); ok && wrong.Trouble == Senseless {
 			return providers.Snapshot{}, wrong
 		}
@@ -79,16 +79,15 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	return providers.Snapshot{}, unavailable(found, first)
 }
 
-// readFrom reads all queues from one of so many that are left, and leaves the others their share
-// of the time.
+// readFrom reads all queues from one of left servers, within its share of the time.
 func (p *Provider) readFrom(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
 	ctx, cancel := shareOf(ctx, left)
 	defer cancel()
 	return p.read(ctx, claimant.server, &claimant.info)
 }
 
-// unavailable says what each server said. None is active if at least one answered, and each one
-// that answered is not in charge.
+// unavailable collects the errors of all servers. NoneActive is true if at least one server
+// answered, and every server that answered is not active.
 func unavailable(found []probed, first error) error {
 	var said serversError
 	answered, active, some := false, false, false
@@ -102,7 +101,7 @@ func unavailable(found []probed, first error) error {
 		wrong, _ := errors.AsType[*ServerError](err)
 		switch {
 		case wrong == nil || wrong.Trouble == Unreachable:
-			active = active || f.info.active() && f.info.id != 0 // it said so, and then nothing
+			active = active || f.info.active() && f.info.id != 0 // reported active, then failed
 		case wrong.Trouble == NotInCharge:
 			answered = true
 		case wrong.Trouble == Failing && f.info.id == 0:
@@ -116,20 +115,20 @@ func unavailable(found []probed, first error) error {
 	return &providers.UnavailableError{NoneActive: answered && !active, Answered: some, Err: said}
 }
 
-// gaveAnswer reports whether a server gave some answer, or was not asked for one.
+// gaveAnswer reports whether a server answered, or was not asked.
 func gaveAnswer(err error) bool {
 	wrong, ok := errors.AsType[*ServerError](err)
 	return ok && wrong.Trouble != Unreachable
 }
 
-// Servers asks every server what it is. A person waits for it, so each has as long as a reading:
-// the first ticket takes its time.
+// Servers asks every server for its state. An operator waits for it, so each server gets the time
+// of a whole reading: the first ticket is slow.
 func (p *Provider) Servers(ctx context.Context) []providers.Server {
 	var list []providers.Server
 	for _, f := range p.probe(ctx, p.settings.pace.Timeout) {
 		made := providers.Server{Address: f.server.String(), Took: f.took, Err: f.err}
 		if wrong, ok := errors.AsType[*ServerError](f.err); ok && wrong.Trouble == NotInCharge {
-			// Before Hadoop 2.7 a standby does not answer with more than that.
+			// Before Hadoop 2.7 a standby server reports nothing else.
 			made.Role, made.Err = "standby", nil
 		} else if f.err == nil {
 			made.Role, made.Version = f.info.role(), f.info.version

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Nobody is said not to answer who was not asked, or who gave an answer.
+// The error does not claim that a server does not answer if it was not asked, or if it answered.
 func TestWhoWasNotAskedIsNotBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -35,15 +35,15 @@ func TestWhoWasNotAskedIsNotBlamed(t *testing.T) {
 				t.Errorf("it says %v; want %s", err, says)
 			}
 		}
-		// The caller ends while the one that was active is asked.
+		// The caller cancels during the request to the active server.
 		one.does("/scheduler", hang)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		check(ctx, map[string]Trouble{one.URL: Unreachable, two.URL: NotAsked}, "no server can be read: ")
-		// Before anybody is asked.
+		// Before any request.
 		check(ctx, map[string]Trouble{one.URL: NotAsked, two.URL: NotAsked}, "no server can be read: ")
 		one.does("/scheduler", nil)
-		// It is slow, and gets all of its time.
+		// The active server is slow, and gets all of the time.
 		one.does("/scheduler", func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(4 * time.Second)
 			answerJSON(fairAnswer(1024))(w, r)
@@ -51,7 +51,7 @@ func TestWhoWasNotAskedIsNotBlamed(t *testing.T) {
 		snapshot(t, p)
 		one.does("/scheduler", hang)
 		check(t.Context(), map[string]Trouble{one.URL: Unreachable, two.URL: NotAsked}, "no server can be read: ")
-		// All are asked, and one of them answers.
+		// All servers are asked, and one of them answers.
 		one.does("*", hang)
 		check(t.Context(), map[string]Trouble{one.URL: Unreachable}, "no active server: ")
 		two.does("*", hang)

@@ -21,22 +21,23 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The Kerberos library's server side, which only the fake ResourceManager has, keeps one
-	// goroutine for all tokens that it ever saw. It has one of two names, as the compiler likes.
+	// The Kerberos library's server side, which only the fake ResourceManager uses, has one
+	// goroutine for its replay cache. It has one of two names, depending on the compiler.
 	const cache = "github.com/jcmturner/gokrb5/v8/service."
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(cache+"GetReplayCache.func1.1"), goleak.IgnoreAnyFunction(cache+"VerifyAPREQ.GetReplayCache.func1.1"))
 }
 
-// fakeRM is a ResourceManager on loopback, or in a bubble. What it is can be changed at any time.
+// fakeRM is a ResourceManager on loopback, or in a synctest bubble. Its state can be changed at any
+// time.
 type fakeRM struct {
 	*httptest.Server
-	mu sync.Mutex // guards all below
-	// state is its haState, id when it was started.
+	mu sync.Mutex // guards the fields below
+	// state is its haState, id its start time.
 	state string
 	id    int64
 	// memory is the size of the cluster in MiB; it has a core per GiB.
 	memory int
-	// instead answers in place of what the path would; the key is a path below /ws/v1/cluster, "*"
+	// instead replaces the answers of paths; the key is a path below /ws/v1/cluster, "*" stands for
 	// all others.
 	instead map[string]http.HandlerFunc
 	asked   map[string]int
@@ -85,19 +86,19 @@ func (rm *fakeRM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change changes what it is.
+// change changes its fields under the lock.
 func (rm *fakeRM) change(f func()) {
 	rm.mu.Lock()
 	defer rm.mu.Unlock()
 	f()
 }
 
-// does makes it answer so; nil: as it should.
+// does replaces the answer of a path; nil restores it.
 func (rm *fakeRM) does(path string, f http.HandlerFunc) {
 	rm.change(func() { rm.instead[path] = f })
 }
 
-// takeAsked returns how often each path was asked for since the last call.
+// takeAsked returns the number of requests per path since the last call.
 func (rm *fakeRM) takeAsked() map[string]int {
 	rm.mu.Lock()
 	defer rm.mu.Unlock()
@@ -112,7 +113,7 @@ func (rm *fakeRM) request(path string) *http.Request {
 	return rm.last[path]
 }
 
-// fairAnswer is what a FairScheduler says. Nothing else is needed to understand it.
+// fairAnswer returns the minimal answer of a FairScheduler.
 func fairAnswer(memory int) string {
 	size := fmt.Sprintf(`{"memory":%d,"vCores":%d}`, memory, memory>>10)
 	return fmt.Sprintf(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","maxResources":%s,"usedResources":{"memory":1024,"vCores":1},
@@ -127,7 +128,7 @@ func answerJSON(body string) http.HandlerFunc {
 	}
 }
 
-// answerWith answers with a status, heads in pairs, and a body as it is.
+// answerWith answers with a status, header fields in pairs, and a body.
 func answerWith(status int, body string, heads ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(heads); i += 2 {
@@ -145,7 +146,7 @@ func standby(location string) http.HandlerFunc {
 // hang never answers.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// manualClock is moved by hand.
+// manualClock moves only by advance.
 type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -207,7 +208,7 @@ func snapshot(t *testing.T, p providers.Provider) providers.Snapshot {
 	return s
 }
 
-// troubles are what was wrong with each server, by address.
+// troubles returns the errors of the servers, by address.
 func troubles(t *testing.T, err error) map[string]*ServerError {
 	t.Helper()
 	list := map[string]*ServerError{}
@@ -225,7 +226,7 @@ func troubles(t *testing.T, err error) map[string]*ServerError {
 	return list
 }
 
-// wantUnavailable checks the error of a cluster that cannot be read.
+// wantUnavailable checks the error about a cluster that cannot be read.
 func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	t.Helper()
 	if unavailable, none := providers.Unavailable(err); !unavailable || none != noneActive {
@@ -233,11 +234,11 @@ func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	}
 }
 
-// network connects clients and servers of one bubble, in which time passes by itself.
+// network connects the clients and servers of one synctest bubble.
 type network struct {
 	mu     sync.Mutex
 	places map[string]*doorway
-	// lost are places that take no connection and refuse none.
+	// lost lists addresses that neither accept nor refuse connections.
 	lost map[string]bool
 }
 
@@ -265,7 +266,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 }
 
-// lose makes a place one that nothing comes back from.
+// lose makes an address unreachable without a refusal.
 func (n *network) lose(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -313,7 +314,7 @@ func (p *doorway) Addr() net.Addr { return p }
 func (*doorway) Network() string  { return "tcp" }
 func (p *doorway) String() string { return p.address }
 
-// paths are what was asked for, sorted, each as often as it was.
+// paths formats the requested paths, sorted, with their numbers.
 func paths(asked map[string]int) string {
 	var list []string
 	for _, path := range slices.Sorted(maps.Keys(asked)) {

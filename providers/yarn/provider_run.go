@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// A ResourceManager that begins to be active knows no machine; those come back with their next
-	// heartbeat, within seconds. Until so many percent are back, or for so long, its limits are
-	// too small and its counts incomplete.
+	// A ResourceManager that becomes active knows no machines at first; they register with their
+	// next heartbeat, within seconds. Until backPercent of them are back, or until backTime has
+	// passed, its limits are too small and its counts incomplete.
 	backPercent = 90
 	backTime    = time.Minute
 )
 
-// serverRun is what is known of one run of a ResourceManager, and whether its figures can be
-// counted on.
+// serverRun tracks one run of a ResourceManager, and whether its figures are reliable.
 type serverRun struct {
 	incarnation string
-	changed     time.Time // when another one was before; meant while returning
-	returning   bool      // its machines come back
+	changed     time.Time // the change of run; valid while returning
+	returning   bool      // its machines are coming back
 	before      clusterSize
 }
 
-// change notes which run it is, and reports whether it is another one than before. The first run
-// is no change: nothing is known of before.
+// change records the current run, and reports whether it differs from the one before. The first run
+// is no change, because there is nothing to compare it with.
 func (r *serverRun) change(incarnation string, now time.Time) bool {
 	if r.incarnation == incarnation {
 		return false
@@ -37,7 +36,7 @@ func (r *serverRun) change(incarnation string, now time.Time) bool {
 	return true
 }
 
-// untrusted says why the figures are not to be counted on yet; empty: they are.
+// untrusted returns the reason why the figures are not reliable yet; empty: they are.
 func (r *serverRun) untrusted(size clusterSize, now time.Time) string {
 	switch {
 	case size.empty():
@@ -49,16 +48,16 @@ func (r *serverRun) untrusted(size clusterSize, now time.Time) string {
 	return ""
 }
 
-// clusterSize is how large a cluster is.
+// clusterSize is the size of a cluster.
 type clusterSize struct {
 	totals map[string]resource.Vector // by partition
-	// memory and cpu are of all partitions, in bytes and millicores.
+	// memory and cpu are the totals of all partitions, in bytes and millicores.
 	memory, cpu int64
-	// noMachine says that the cluster counts no active machine, whatever the totals are.
+	// noMachine says that the cluster has no active machine, whatever the totals are.
 	noMachine bool
 }
 
-// sizeOf adds up.
+// sizeOf adds up the partitions.
 func sizeOf(totals map[string]resource.Vector) clusterSize {
 	made := clusterSize{totals: totals}
 	for _, total := range totals {
@@ -69,7 +68,7 @@ func sizeOf(totals map[string]resource.Vector) clusterSize {
 
 func (c clusterSize) empty() bool { return c.noMachine || c.memory == 0 && c.cpu == 0 }
 
-// covers reports whether it is nearly as large as it was before, in both dimensions.
+// covers reports whether the cluster is nearly as large as before, in memory and cpu.
 func (c clusterSize) covers(before clusterSize) bool {
 	enough := func(now, before int64) bool { return float64(now)*100 >= float64(before)*backPercent }
 	return enough(c.memory, before.memory) && enough(c.cpu, before.cpu)

@@ -28,17 +28,16 @@ func TestAfterAFailoverFiguresAreNotTrustedUntilMachinesAreBack(t *testing.T) {
 	want(false, "not all of its machines are back (57GiB and 57 cores of 64GiB and 64 cores)")
 	size(second, 58<<10) // 91 %
 	want(true, "")
-	size(second, 10<<10) // it shrinks: the same run, so that is what it has
+	size(second, 10<<10) // shrinks within the same run: the new size counts
 	want(true, "")
 	size(second, 0)
 	want(false, "no machine of the cluster has reported")
-	clock.advance(time.Hour) // no time makes nothing trusted
+	clock.advance(time.Hour) // no time limit makes an empty cluster trusted
 	want(false, "no machine of the cluster has reported")
 	size(second, 10<<10)
 	want(true, "")
 
-	// It is restarted and half of the machines stay away: after a minute that is what the cluster
-	// has.
+	// It restarts and half of the machines stay away: after a minute the smaller size counts.
 	second.change(func() { second.id, second.memory = second.id+1, 5<<10 })
 	second.CloseClientConnections()
 	want(false, "not all of its machines are back")
@@ -48,8 +47,8 @@ func TestAfterAFailoverFiguresAreNotTrustedUntilMachinesAreBack(t *testing.T) {
 	want(true, "")
 }
 
-// What the cluster was is what it was when it was trusted last, however often the active one
-// changes before all is well again.
+// The size to compare with is that of the last trusted reading, however often the active server
+// changes until then.
 func TestFailoverDuringAFailover(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -69,8 +68,7 @@ func TestFailoverDuringAFailover(t *testing.T) {
 	}
 }
 
-// A restart that is quicker than the pace is seen by the connection that it cost, and what was
-// read before it is read again.
+// A quick restart breaks the connection, which the provider notices. It then repeats the reading.
 func TestQuickRestartIsNoticed(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -87,7 +85,8 @@ func TestQuickRestartIsNoticed(t *testing.T) {
 	if got := paths(rm.takeAsked()); got != "/info×1 /scheduler×2" {
 		t.Errorf("asked: %s", got)
 	}
-	// A server that closes its connections is asked each time, and its queues are read once.
+	// A server that closes its connections is asked for its state each time, and its queues are
+	// read once.
 	rm.Config.SetKeepAlivesEnabled(false)
 	for range 3 {
 		snapshot(t, p)
@@ -105,7 +104,7 @@ func TestActiveOneThatSaysItStandsByIsLeft(t *testing.T) {
 	second.state = "STANDBY"
 	p := openAt(t, kind{now: clock.Now}, []*fakeRM{first, second})
 	snapshot(t, p)
-	// It still answers as if nothing had happened, except for /info.
+	// It answers normally, except for /info.
 	first.does("/scheduler", answerJSON(fairAnswer(1024)))
 	first.change(func() { first.state = "STANDBY" })
 	second.change(func() { second.state = "ACTIVE" })
@@ -115,7 +114,7 @@ func TestActiveOneThatSaysItStandsByIsLeft(t *testing.T) {
 	}
 }
 
-// Others than ResourceManagers in high availability: no state is said, numbers are quoted.
+// Servers other than ResourceManagers in high availability: no state, quoted numbers.
 func TestInfoOfOtherVersions(t *testing.T) {
 	rm := newRM(t)
 	p := openAt(t, kind{}, []*fakeRM{rm})

@@ -42,16 +42,16 @@ func TestHealthyClusterIsAskedOnceAndNobodyElse(t *testing.T) {
 	}
 }
 
-// Each row of the table of what a ResourceManager says that is not in charge, fails, or is
-// something else. If another one is active, it is found. If there is none, the error says what was
-// said.
+// For each possible response of a ResourceManager that is standby, fails, or is something else: if
+// another server is active, the provider finds it. If there is none, the error contains the
+// response.
 func TestWhateverTheActiveOneSaysTheOtherIsFound(t *testing.T) {
 	html := []string{"Content-Type", "text/html;charset=iso-8859-1"}
 	text := []string{"Content-Type", "text/plain;charset=utf-8"}
 	for name, row := range map[string]struct {
 		answer  http.HandlerFunc
 		trouble Trouble
-		said    string // a part of the error
+		said    string // part of the error
 	}{
 		"standby, 2.7.0": {
 			answerWith(200, "This is standby RM. Redirecting to the current active RM: http://rm2:8088/ws/v1/cluster/scheduler\n", append(text, "Refresh", "3; url=http://rm2:8088/ws/v1/cluster/scheduler")...),
@@ -134,14 +134,14 @@ func breaksOff(w http.ResponseWriter, _ *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// flush sends what was written so far.
+// flush sends the output so far.
 func flush(w http.ResponseWriter) {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		panic(err)
 	}
 }
 
-// neverEnds sends spaces, which mean nothing in JSON, for as long as somebody reads them.
+// neverEnds sends spaces, which JSON ignores, while the client reads.
 func neverEnds(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte(`{"scheduler":`))
@@ -248,8 +248,7 @@ func TestItGoesToAndFro(t *testing.T) {
 	}
 }
 
-// On a network in which time passes by itself: a server that does not answer costs no more than
-// the settings say.
+// In a synctest bubble: an unresponsive server costs no more time than the settings allow.
 func TestSlowOnesAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -267,8 +266,8 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		}
 		took(0)
 
-		// The active one hangs: it gets half of the time, and in the other half it is seen that
-		// another one is active.
+		// The active server hangs: it gets half of the time. In the other half the provider finds
+		// the new active server.
 		one.does("*", hang)
 		two.change(func() { two.state = "ACTIVE" })
 		begin = time.Now()
@@ -279,7 +278,7 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		snapshot(t, p)
 		took(0)
 
-		// It trickles: every byte comes in time, and the answer does not.
+		// It trickles: every byte comes in time, but not the whole answer.
 		one.does("*", nil)
 		one.change(func() { one.state = "STANDBY" })
 		two.does("/scheduler", func(w http.ResponseWriter, r *http.Request) {
@@ -294,7 +293,7 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		wantUnavailable(t, err, false)
 		took(10 * time.Second)
 
-		// A machine that is switched off refuses nothing: the connection is given up after 2 s.
+		// A machine that is off refuses nothing: the provider gives up the connection after 2 s.
 		two.does("/scheduler", nil)
 		snapshot(t, p)
 		two.CloseClientConnections()
@@ -304,10 +303,10 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		if s := snapshot(t, p); s.Server != one.URL {
 			t.Errorf("from %s", s.Server)
 		}
-		took(4 * time.Second) // 2 to connect, 2 to find out that there is another
+		took(4 * time.Second) // 2 s to connect, 2 s to find the other one
 
-		// Two claim to be active and the newer one hangs: the older one gets its share of the
-		// time.
+		// Two servers claim to be active and the newer one hangs: the older one gets its share of
+		// the time.
 		two.Close()
 		three := web.start(t, "rm2:8088")
 		web.mu.Lock()
@@ -352,8 +351,8 @@ func TestReadingEndsWithItsCaller(t *testing.T) {
 		wantUnavailable(t, err, false)
 		rm.does("/scheduler", nil)
 		snapshot(t, p)
-		// A caller who gave up said nothing of the server: the server is not searched for. Its
-		// connection is another one, so it is asked for its info.
+		// A caller that gave up says nothing about the server: the provider does not search for
+		// another. It opened a new connection, so it asks for the state.
 		if got := paths(rm.takeAsked()); got != "/info×1 /scheduler×2" {
 			t.Errorf("asked: %s", got)
 		}

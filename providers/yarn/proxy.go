@@ -15,21 +15,21 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// proxy is an HTTP proxy that all requests to a cluster go through: those to http addresses as they
-// are, those to https ones through a tunnel (CONNECT), in which TLS is with the server itself.
+// proxy is an HTTP proxy for all requests to a cluster. It forwards requests to http addresses. For
+// https addresses it opens a tunnel (CONNECT), and TLS runs between us and the server.
 type proxy struct {
 	address
-	login *basic // nil: it asks for none
+	login *basic // nil: the proxy needs no login
 }
 
-// maxStatus is how much of the status line of a proxy is shown, in bytes.
+// maxStatus is how much of a proxy's status line is shown, in bytes.
 const maxStatus = 64
 
-// ProxyError says that a server could not be asked because of the proxy before it.
+// ProxyError reports that the proxy prevented a request to a server.
 type ProxyError struct {
 	Proxy string
-	// Status is the beginning of what the proxy answered, such as "502 Bad Gateway"; empty:
-	// nothing.
+	// Status is the beginning of the proxy's status line, such as "502 Bad Gateway"; empty: no
+	// answer.
 	Status string
 	Err    error
 }
@@ -44,7 +44,7 @@ func (e *ProxyError) Error() string {
 // Unwrap returns the cause, nil if there is none.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// openProxy reads the password for the proxy; nil: there is none. The error is a
+// openProxy reads the password for the proxy; nil: there is no proxy. The error is a
 // *providers.SettingError.
 func openProxy(s settings, now func() time.Time) (*proxy, error) {
 	if s.proxy == nil {
@@ -59,7 +59,7 @@ func openProxy(s settings, now func() time.Time) (*proxy, error) {
 	return p, err
 }
 
-// use makes a transport to a server go through the proxy.
+// use routes a transport through the proxy.
 func (p *proxy) use(transport *http.Transport, at address) {
 	dial := transport.DialContext
 	reach := func(ctx context.Context, network string) (net.Conn, error) {
@@ -93,7 +93,7 @@ func (p *proxy) use(transport *http.Transport, at address) {
 	}
 }
 
-// tunnel asks the proxy to connect us to a host and port. The error is a *ProxyError.
+// tunnel asks the proxy for a connection to a host and port. The error is a *ProxyError.
 func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -106,7 +106,8 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	err := request.Write(conn)
 	var response *http.Response
 	if err == nil {
-		// Nothing comes behind the head before we begin with TLS, so nothing is read too far.
+		// Nothing follows the header before our TLS handshake, so the buffered reader reads nothing
+		// too much.
 		response, err = http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxHeader)), request)
 	}
 	switch {
@@ -122,7 +123,7 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	return nil
 }
 
-// hide covers a proxy that repeats what it was sent.
+// hide covers proxies that repeat the request's header.
 func (p *proxy) hide(text string) string {
 	if p == nil || p.login == nil {
 		return text
@@ -130,7 +131,7 @@ func (p *proxy) hide(text string) string {
 	return p.login.hide(text)
 }
 
-// dialAddress is host:port.
+// dialAddress returns host:port.
 func (p *proxy) dialAddress() string {
 	if _, _, found := cutPort(p.url.Host); found {
 		return p.url.Host
@@ -138,7 +139,7 @@ func (p *proxy) dialAddress() string {
 	return p.url.Host + ":80"
 }
 
-// checkProxy reads the settings of the proxy. The error is a *providers.SettingError.
+// checkProxy validates the settings of the proxy. The error is a *providers.SettingError.
 func (s *settings) checkProxy(given map[string]string) error {
 	text, is := given[settingProxy]
 	s.proxyUser, s.proxyPasswordFile = given[settingProxyUser], given[settingProxyPasswordFile]

@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/test/certs"
 )
 
-// fakeProxy is an HTTP proxy that wants a user and a password, if they are set.
+// fakeProxy is an HTTP proxy. It demands user and password if they are set.
 type fakeProxy struct {
 	*httptest.Server
 	user, password string
@@ -123,8 +123,8 @@ func TestAClusterIsReadThroughItsProxy(t *testing.T) {
 				t.Errorf("the server was shown %v", h)
 			}
 
-			// A proxy that wants to know who we are, or does not let us through, is named, and not
-			// the server. What it repeats is hidden.
+			// If the proxy demands or rejects a login, the error names the proxy and not the
+			// server. Repeated secrets are hidden.
 			proxy.password = "other"
 			for _, more := range [][]string{nil, login} {
 				_, err := openAt(t, kind{}, []*fakeRM{c.rm}, append(settings, more...)...).Snapshot(t.Context())
@@ -143,7 +143,7 @@ func TestAClusterIsReadThroughItsProxy(t *testing.T) {
 	}
 }
 
-// A proxy that takes a connection and says nothing costs no more than any that does not answer.
+// A proxy that accepts a connection and stays silent costs no more time than an unresponsive one.
 func TestAProxyThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()

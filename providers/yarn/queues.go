@@ -9,14 +9,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Queues returns the queues of a snapshot. What the answer does not say follows from the rest and
-// from the size of the cluster: that of the answer itself, and for partitions that it leaves out
-// (see Unsized) the one in totals. A partition that is in neither has no machine.
+// Queues returns the queues of a snapshot. It derives missing values from the rest of the answer
+// and from the size of the cluster. The size comes from the answer, or from totals for partitions
+// that the answer leaves out (see Unsized). A partition that is in neither has no machines.
 //
-// Limits and guarantees that are not in the answer are shares of the partition; for a queue
-// without a share in a partition they are zero. What a queue uses and how many applications it has
-// is the sum of those below it, if the answer does not say. A FairScheduler's reservations are
-// added to what is used.
+// A missing limit or guarantee is the queue's share of the partition; without a share it is zero. A
+// missing use, or number of applications, is the sum over the queues below. The reservations of a
+// FairScheduler are added to the use.
 func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue {
 	queues := make([]providers.Queue, len(s.Entries))
 	rows := make(map[queueKey]int, len(s.Entries))
@@ -24,7 +23,7 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 		rows[queueKey{e.Path, e.Partition}] = i
 		queues[i] = s.queue(e, s.total(e.Partition, totals))
 	}
-	// From the last to the first, so that a queue is complete before it counts in the one above.
+	// From last to first, so that a queue is complete before it is added to its parent.
 	firsts := s.firsts()
 	for i := len(queues) - 1; i >= 0; i-- {
 		e := &s.Entries[i]
@@ -39,7 +38,7 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 			addCounts(&queues[above], &s.Entries[above], &queues[i])
 		}
 	}
-	for i, e := range s.Entries { // the counts are those of the queue, whatever the partition
+	for i, e := range s.Entries { // counts are per queue, not per partition
 		first := &queues[firsts[e.Path]]
 		q := &queues[i]
 		q.Applications, q.Pending, q.Active = first.Applications, first.Pending, first.Active
@@ -49,8 +48,8 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 	return queues
 }
 
-// Unsized returns the partitions, sorted, whose limits need a size of the cluster that the answer
-// does not have.
+// Unsized returns, sorted, the partitions whose limits need a cluster size that is missing from the
+// answer.
 func (s *Scheduler) Unsized() []string {
 	var list []string
 	for i := range s.Entries {
@@ -63,10 +62,10 @@ func (s *Scheduler) Unsized() []string {
 	return slices.Compact(list)
 }
 
-// queueKey is one queue in one partition.
+// queueKey identifies one queue in one partition.
 type queueKey struct{ path, partition string }
 
-// firsts returns the first row of every queue.
+// firsts returns the index of each queue's first row.
 func (s *Scheduler) firsts() map[string]int {
 	firsts := make(map[string]int, len(s.Entries))
 	for i := range s.Entries {
@@ -87,7 +86,7 @@ func (s *Scheduler) total(partition string, totals map[string]resource.Vector) r
 	return resource.Vector{}.WithMemory(0).WithCPU(0)
 }
 
-// queue returns what an entry says, without what follows from other entries.
+// queue converts an entry, without the values that follow from other entries.
 func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	q := providers.Queue{
 		Path: e.Path, Parent: e.Parent, Partition: e.Partition,
@@ -95,7 +94,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		Guaranteed: s.vectorOf(&e, e.Guaranteed, e.AbsoluteCapacity, total),
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
-		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
+		// A ResourceManager takes applications only for a RUNNING queue.
 		Closed:           e.State != "" && e.State != "RUNNING" || e.Crowded || e.Doubled,
 		CreatesChildren:  e.CreatesChildren || e.LeavesOnly && s.Assume.Undeclared.below(e.Path, s.Kind),
 		LeavesOnly:       e.LeavesOnly,
@@ -107,7 +106,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	if e.LeavesOnly {
 		q.CreatesBelow = s.Assume.Undeclared.parentsIn(e.Path)
 	}
-	if e.Crowded { // which is said where its state is
+	if e.Crowded { // shown next to the state
 		q.State = strings.TrimPrefix(e.State+", and more users than are counted", ", ")
 	}
 	if e.Doubled {
@@ -131,7 +130,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	return q
 }
 
-// vectorOf returns what a queue may have or is promised of a partition.
+// vectorOf returns a queue's limit or guarantee in a partition.
 func (s *Scheduler) vectorOf(e *Entry, said *resource.Vector, percent *float64, total resource.Vector) resource.Vector {
 	switch {
 	case said != nil:
@@ -145,7 +144,7 @@ func (s *Scheduler) vectorOf(e *Entry, said *resource.Vector, percent *float64, 
 	}
 }
 
-// counted leaves out YARN's word for unlimited, and what is no count.
+// counted returns nil for YARN's values for unlimited and for invalid counts.
 func counted(n *int32) *int32 {
 	if n == nil || *n < 0 || *n == math.MaxInt32 {
 		return nil
@@ -153,8 +152,7 @@ func counted(n *int32) *int32 {
 	return n
 }
 
-// addCounts adds the applications of a queue to those of the one above, as far as the answer does
-// not say these.
+// addCounts adds the counts of a queue to its parent, where the answer has no count of the parent.
 func addCounts(above *providers.Queue, said *Entry, below *providers.Queue) {
 	if said.Applications == nil {
 		above.Applications = plusCount(above.Applications, below.Applications)
@@ -178,8 +176,8 @@ func plusCount(a, b *int32) *int32 {
 	}
 }
 
-// plus returns the sum. No quantity becomes more than resource.MaxQuantity, and no more types are
-// summed than a vector may have.
+// plus returns the sum. It caps quantities at resource.MaxQuantity, and ignores further types once
+// the vector is full.
 func plus(v, w resource.Vector) resource.Vector {
 	for dimension, q := range w.All() {
 		sum, there := v.Get(dimension)

@@ -14,45 +14,45 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Bounds of what is read. Real clusters have thousands of queues, a dozen levels and a handful of
+// Limits on an answer. Real clusters have thousands of queues, a dozen levels and a handful of
 // partitions.
 const (
-	maxDepth   = 64      // queues above one another
-	maxLists   = 256     // lists inside one another that lead to something
-	maxEntries = 100_000 // queues, and partitions of each
+	maxDepth   = 64      // nested queues
+	maxLists   = 256     // nested lists with elements
+	maxEntries = 100_000 // queues, times their partitions
 	maxLabels  = 256     // partitions of one queue
-	maxName    = 2048    // bytes of a path, which are 512 characters at least, a partition or the name of a type
-	maxNames   = 4096    // names that are kept once
-	maxExcerpt = 160     // bytes of a text that are shown
-	maxAbsurd  = 5       // figures that are shown
-	maxFigure  = 1e6     // percent of anything but the whole, and the greatest factor and weight
+	maxName    = 2048    // bytes of a path (512 or more characters), a partition, a type name
+	maxNames   = 4096    // names that are interned
+	maxExcerpt = 160     // bytes of a displayed text
+	maxAbsurd  = 5       // displayed figures
+	maxFigure  = 1e6     // percent (but not shares of the cluster), factor, weight
 )
 
-// reader reads the values of an answer. It is lenient about differences between Hadoop's versions:
-// a number may be quoted, one thing may stand for a list of one, and a value of an unexpected
-// shape counts as missing.
+// reader reads the values of an answer. It tolerates the differences between Hadoop versions: a
+// number may be quoted, a single element may replace a list of one, and a value of an unexpected
+// type counts as missing.
 type reader struct {
 	tokens
 
 	names   map[string]chosenName
-	lists   int // lists that are open
-	depth   int // queues that are open
+	lists   int // open lists
+	depth   int // open queues
 	entries int
-	users   int // that are kept, once more for each partition in which they have something
-	// figures are absurd ones of the field at hand, as they are written; absurd is how many there
-	// were.
+	users   int // kept users, plus one for each partition that a user uses
+	// figures lists the impossible figures of the current field as written; absurd is the total
+	// number.
 	figures []string
 	absurd  int
 }
 
-// absurdly notes a figure that no queue can have. Only the first are kept.
+// absurdly records an impossible figure. It keeps only the first ones.
 func (r *reader) absurdly(figure string) {
 	if r.absurd++; r.absurd <= maxAbsurd {
 		r.figures = append(r.figures, figure)
 	}
 }
 
-// counted bounds how many queues and partitions are kept.
+// counted bounds the number of queues and partitions.
 func (r *reader) counted() error {
 	if r.entries++; r.entries > maxEntries {
 		return &AnswerError{Refusal: Excessive, Detail: "more than 100000 queues and partitions"}
@@ -60,7 +60,7 @@ func (r *reader) counted() error {
 	return nil
 }
 
-// countedPartition bounds how many partitions a queue has in addition.
+// countedPartition also bounds the number of partitions of one queue.
 func (r *reader) countedPartition(n int) error {
 	if err := fewPartitions(n); err != nil {
 		return err
@@ -75,8 +75,8 @@ func fewPartitions(n int) error {
 	return nil
 }
 
-// readList reads elements that may come as null, [..], {wrapper: [..]}, {wrapper: element}, an
-// element alone, or any of these within another. field reads one field of an element; add takes
+// readList reads elements in any of these forms: null, [..], {wrapper: [..]}, {wrapper: element}, a
+// single element, or any of these inside another. field reads one field of an element; add takes
 // the element.
 func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) error, add func(*T) error) error {
 	if r.lists++; r.lists > maxLists {
@@ -102,8 +102,8 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 	return add(element)
 }
 
-// text returns the string that comes next; empty if it is none. It is one that only who runs the
-// cluster has chosen: too long a one is refused.
+// text returns the next value if it is a string, and empty otherwise. Only the cluster's operator
+// chooses these strings, so an overlong one is an error.
 func (r *reader) text() (string, error) {
 	name, err := r.name()
 	switch {
@@ -117,22 +117,23 @@ func (r *reader) text() (string, error) {
 	return strings.TrimSpace(name.text), nil
 }
 
-// longPath is the fault of a queue whose path no request can have.
+// longPath is the fault of a queue whose path is too long for a request.
 const longPath = "a path of more than 2048 bytes"
 
-// chosenName is a name that a user of the cluster may have chosen, exactly as the cluster has it:
-// "a" and "a " are two queues.
+// chosenName is a name that a user of the cluster may have chosen, without any change: "a" and "a "
+// are two queues.
 type chosenName struct {
 	text string // empty if there is a fault
 	size int    // in bytes
-	// fault says why no request can have the name, to be read after "with"; empty: one can.
+	// fault is the reason why no request can contain the name, as the text after "with"; empty if
+	// one can.
 	fault string
 	// begins is the beginning of a name with a fault.
 	begins string
 }
 
-// name reads a name that a user of the cluster may have chosen. Names are few and come often, so
-// each is kept once. The error is about the JSON alone: no name makes an answer unreadable.
+// name reads a name that a user of the cluster may have chosen. It interns names, because a few
+// names occur often. It returns only JSON errors: no name makes an answer unreadable.
 func (r *reader) name() (chosenName, error) {
 	if r.next() != jsontext.KindString {
 		return chosenName{}, r.skip()
@@ -151,7 +152,7 @@ func (r *reader) name() (chosenName, error) {
 	case !utf8.Valid(b):
 		name.fault = "a name that is not UTF-8"
 	case bytes.ContainsRune(b, utf8.RuneError):
-		// Two names that lost different characters would be one.
+		// Two names that lost different characters would look the same.
 		name.fault = "a name that has lost characters (U+FFFD)"
 	default:
 		name.text = string(b)
@@ -165,7 +166,7 @@ func (r *reader) name() (chosenName, error) {
 	return name, nil
 }
 
-// prose returns the beginning of the string that comes next, on one line.
+// prose returns the beginning of the next string, on one line.
 func (r *reader) prose() (string, error) {
 	if r.next() != jsontext.KindString {
 		return "", r.skip()
@@ -177,7 +178,7 @@ func (r *reader) prose() (string, error) {
 // excerpt returns the beginning of a text, on one line.
 func excerpt(text string) string { return spelling.Line(text, maxExcerpt) }
 
-// boolean returns whether true comes next.
+// boolean reports whether the next value is true.
 func (r *reader) boolean() (bool, error) {
 	switch kind := r.next(); kind {
 	case jsontext.KindTrue, jsontext.KindFalse:
@@ -190,7 +191,7 @@ func (r *reader) boolean() (bool, error) {
 	}
 }
 
-// digits returns the number that comes next as it is written, quoted or not; empty if it is none.
+// digits returns the next number as written, quoted or not; empty if it is no number.
 func (r *reader) digits() ([]byte, error) {
 	switch r.next() {
 	case jsontext.KindNumber:
@@ -203,7 +204,7 @@ func (r *reader) digits() ([]byte, error) {
 	}
 }
 
-// integer returns the number that comes next without its fraction, within 64 bits.
+// integer returns the next number without its fraction, capped to 64 bits.
 func (r *reader) integer() (n int64, there bool, err error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
@@ -216,7 +217,7 @@ func (r *reader) integer() (n int64, there bool, err error) {
 	switch {
 	case errors.Is(err, strconv.ErrSyntax) || math.IsNaN(f):
 		return 0, false, nil
-	case f >= math.MaxInt64: // out of range is infinite
+	case f >= math.MaxInt64: // out of range parses as infinity
 		return math.MaxInt64, true, nil
 	case f <= math.MinInt64:
 		return math.MinInt64, true, nil
@@ -224,7 +225,7 @@ func (r *reader) integer() (n int64, there bool, err error) {
 	return int64(f), true, nil
 }
 
-// count returns a number of applications. -1 is the word for none.
+// count returns a number of applications. -1 means unlimited.
 func (r *reader) count() (*int32, error) {
 	n, there, err := r.integer()
 	if err != nil || !there {
@@ -236,7 +237,7 @@ func (r *reader) count() (*int32, error) {
 	return new(int32(min(max(n, math.MinInt32), math.MaxInt32))), nil
 }
 
-// mebibytes returns a quantity of memory that stands by itself.
+// mebibytes returns a plain memory figure.
 func (r *reader) mebibytes() (*int64, error) {
 	n, there, err := r.integer()
 	if err != nil || !there {
@@ -245,7 +246,7 @@ func (r *reader) mebibytes() (*int64, error) {
 	return &n, nil
 }
 
-// percent returns a number that is finite; none is less than zero. -1 is the word for none.
+// percent returns a finite number that is not negative. -1 means none.
 func (r *reader) percent() (*float64, error) {
 	f, err := r.signed()
 	if f == nil {
@@ -263,13 +264,13 @@ func (r *reader) percent() (*float64, error) {
 // percentOfAll returns a share of the cluster in percent.
 func (r *reader) percentOfAll() (*float64, error) {
 	f, err := r.percent()
-	if f != nil && *f > 100.5 { // more than what is lost in 32 bits
+	if f != nil && *f > 100.5 { // above YARN's 32-bit rounding error
 		r.absurdly(strconv.FormatFloat(*f, 'g', 6, 64) + "%")
 	}
 	return f, err
 }
 
-// factor returns a factor; -1 is the word for none.
+// factor returns a factor; -1 means none.
 func (r *reader) factor() (*float64, error) {
 	f, err := r.signed()
 	if f != nil && (*f < 0 && *f != -1 || *f > maxFigure) {
@@ -279,7 +280,7 @@ func (r *reader) factor() (*float64, error) {
 	return f, err
 }
 
-// signed returns a number that is finite.
+// signed returns a finite number.
 func (r *reader) signed() (*float64, error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
@@ -299,8 +300,8 @@ type amount struct {
 	there      bool
 }
 
-// vector returns the resources that come next; nil if there are none. Memory and cores are in them
-// by themselves, and once more in the list that newer versions have for the other types.
+// vector returns the next resources; nil if there are none. Memory and cores are fields of their
+// own, and newer versions repeat them in the list with the other types.
 func (r *reader) vector(as role) (*resource.Vector, error) {
 	var listed resource.Vector
 	var memory, vcores amount
@@ -326,7 +327,7 @@ func (r *reader) vector(as role) (*resource.Vector, error) {
 		return nil, err
 	}
 	for _, q := range []amount{memory, vcores} {
-		// A limit may be endless, in several words.
+		// A limit may be unlimited, in several notations.
 		if q.there && (q.value < -1 || as != roleLimit && q.value > resource.MaxQuantity/mebibyte) {
 			r.absurdly(strconv.FormatInt(q.value, 10))
 		}

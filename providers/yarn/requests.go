@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	defaultRequests = 1200 // of ours are about 60, one for each of 50 applications with every reading
+	defaultRequests = 1200 // we need about 60: one for each of 50 applications per reading
 	leastRequests   = 60
 	mostRequests    = 100_000
-	// keptRequests are left to the next readings when applications are asked for one by one.
+	// keptRequests is the part of the budget that single requests for applications leave to the
+	// next readings.
 	keptRequests = 12
 )
 
-// requestBudget bounds and counts the requests to all servers of a cluster. It may be used by many
-// goroutines.
+// requestBudget limits and counts the requests to all servers of a cluster. Methods may be called
+// from any goroutine.
 type requestBudget struct {
 	perMinute int
-	// limiter allows half of perMinute at once, and the other half in a minute: so there are never
-	// more in a minute, whichever that is.
+	// limiter allows a burst of half of perMinute, and refills the other half per minute. So no
+	// minute has more than perMinute requests.
 	limiter *rate.Limiter
 	sent    atomic.Int64
 }
@@ -31,8 +32,8 @@ func newRequestBudget(perMinute int) *requestBudget {
 	return &requestBudget{perMinute: perMinute, limiter: rate.NewLimiter(rate.Limit(half)/60, half)}
 }
 
-// transport sends requests through base, each when it is time for it. The error may be a
-// *BudgetError, if that is not soon enough for the request's context, or the context's own.
+// transport sends requests through base and delays them as needed. The error may be the context's
+// own, or a *BudgetError if the delay would exceed the context's deadline.
 func (b *requestBudget) transport(base http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		if err := b.limiter.Wait(request.Context()); err != nil {
@@ -46,12 +47,12 @@ func (b *requestBudget) transport(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// spare is how many requests may be sent now that can also wait.
+// spare returns the number of deferrable requests that may be sent now.
 func (b *requestBudget) spare() int { return max(0, int(b.limiter.Tokens())-keptRequests) }
 
 func (b *requestBudget) spent() *BudgetError { return &BudgetError{b.perMinute} }
 
-// BudgetError says that a request was not sent, because there were too many of late.
+// BudgetError reports that a request was not sent because of the rate limit.
 type BudgetError struct {
 	// PerMinute is the setting requestsPerMinute.
 	PerMinute int

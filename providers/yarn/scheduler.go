@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// SchedulerKind is which of YARN's schedulers answered.
+// SchedulerKind is the type of YARN scheduler that answered.
 type SchedulerKind string
 
 // The schedulers.
@@ -18,38 +18,38 @@ const (
 	FifoScheduler     SchedulerKind = "fifo"
 )
 
-// Scheduler is what one answer says.
+// Scheduler is the content of one answer.
 type Scheduler struct {
 	Kind SchedulerKind
-	// Entries are in the order of the answer, a queue before those below it. No path and partition
-	// is there twice.
+	// Entries are in the order of the answer, parents before children. Each pair of path and
+	// partition is unique.
 	Entries []Entry
-	// Totals is the size of the cluster by partition, as far as the answer tells: the
-	// CapacityScheduler since Hadoop 3.1, the FairScheduler always, the FifoScheduler its memory.
-	// A cluster without a machine says zero.
+	// Totals is the size of the cluster by partition, as far as the answer has it: the
+	// CapacityScheduler since Hadoop 3.1, the FairScheduler always, the FifoScheduler only memory.
+	// A cluster without machines reports zero.
 	Totals map[string]resource.Vector
-	// Assume is what the answer does not say.
+	// Assume holds configuration that is not in the answer.
 	Assume Assumptions
-	// Absurd are the first figures that no queue can have, such as "root.a: numApplications -3",
-	// and MoreAbsurd how many there are in addition. One below zero counts as zero or as not said,
-	// one that is too large as the most that can be counted or as not said. Shares of more than 100
-	// percent are shown as they are, and count as 100.
+	// Absurd lists the first impossible figures, such as "root.a: numApplications -3"; MoreAbsurd
+	// is the number of further ones. A negative figure counts as zero or as missing, an oversized
+	// one as the maximum or as missing. Shares above 100 percent are shown as they are, and count
+	// as 100.
 	Absurd     []string
 	MoreAbsurd int
-	// LeftOut are the first queues that are not among the entries, or that take nothing new, and
-	// why; MoreLeftOut is how many there are in addition. What queues have that are not among the
-	// entries counts in those above.
+	// LeftOut lists the first queues that are left out or closed to new requests, with the reason;
+	// MoreLeftOut is the number of further ones. The use of a queue that is left out counts in its
+	// parent.
 	LeftOut     []string
 	MoreLeftOut int
-	// Unaddressable are the first queues that are not among the entries because no request can name
-	// them, and MoreUnaddressable is how many there are in addition.
+	// Unaddressable lists the first queues that are left out because no request can name them;
+	// MoreUnaddressable is the number of further ones.
 	Unaddressable     []providers.Unaddressable
 	MoreUnaddressable int
 
-	typed bool // it says of leaves that they are leaves
+	typed bool // the answer marks leaves as leaves
 }
 
-// Doubts says which figures are absurd and which queues are left out; empty: none.
+// Doubts describes the absurd figures and the queues that were left out; empty: none.
 func (s *Scheduler) Doubts() string {
 	var doubts []string
 	for _, d := range []struct {
@@ -69,85 +69,87 @@ func (s *Scheduler) Doubts() string {
 	return strings.Join(doubts, "; ")
 }
 
-// Entry is what an answer says of one queue in one partition. What is nil it does not say.
+// Entry is the part of an answer about one queue in one partition. A nil field is not in the
+// answer.
 type Entry struct {
-	// Path is the full path, Parent that of the queue above; empty: there is none.
+	// Path is the full path. Parent is the path of the queue above; empty for the root.
 	Path, Parent string
-	// Partition is the node label; empty: the default partition, and that of schedulers that know
-	// none.
+	// Partition is the node label; empty for the default partition, and for schedulers without
+	// partitions.
 	Partition string
 	// Limit is the effective maximum, Guaranteed the effective minimum.
 	Limit, Guaranteed *resource.Vector
-	// Used is what its applications hold. The CapacityScheduler counts what is reserved in it, the
+	// Used is the total of its applications. The CapacityScheduler includes reservations, the
 	// FairScheduler does not.
 	Used *resource.Vector
-	// Reserved is what is set aside for containers that found no room yet.
+	// Reserved is the amount reserved for containers that do not fit yet.
 	Reserved *resource.Vector
-	// ConfiguredLimit and ConfiguredGuarantee are absolute amounts of the CapacityScheduler; zero:
-	// they are shares.
+	// ConfiguredLimit and ConfiguredGuarantee are configured absolute amounts of the
+	// CapacityScheduler; zero: shares are configured.
 	ConfiguredLimit, ConfiguredGuarantee *resource.Vector
-	// Waits is what its applications ask for and do not have yet.
+	// Waits is the amount that its applications have requested but not received.
 	Waits *resource.Vector
-	// AbsoluteCapacity and AbsoluteMaxCapacity are percent of the partition.
+	// AbsoluteCapacity and AbsoluteMaxCapacity are percentages of the partition.
 	AbsoluteCapacity, AbsoluteMaxCapacity *float64
-	// Counts of applications of the queue, whatever their partition. MaxApplications is a limit on
-	// running ones in the FairScheduler, on running and pending ones in the CapacityScheduler;
+	// Counts of the queue's applications in all partitions. MaxApplications limits running
+	// applications in the FairScheduler, running and pending ones in the CapacityScheduler;
 	// 2147483647 is unlimited.
 	Applications, Pending, Active, MaxApplications *int32
-	// State is RUNNING, STOPPED or DRAINING; empty: not said.
+	// State is RUNNING, STOPPED or DRAINING; empty: not in the answer.
 	State string
-	// CreatesChildren says that queues below it are made by using them.
+	// CreatesChildren says that the cluster creates queues below it on first use.
 	CreatesChildren bool
-	// LeavesOnly says that it is a parent queue: it takes no applications itself.
+	// LeavesOnly says that it is a parent queue, which takes no applications itself.
 	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
-	// AMLimit is the most that the masters of applications may have, AMUsed what they have.
-	// AMPercent is the share of the queue that they may have, in percent.
+	// AMLimit is the limit for application masters, AMUsed their use. AMPercent is the masters'
+	// share of the queue, in percent.
 	AMLimit, AMUsed *resource.Vector
 	AMPercent       *float64
-	// FairShare is what the FairScheduler gives a queue with the others that are active, and
-	// SteadyShare what it would give if all were.
+	// FairShare is the queue's share among the active queues, SteadyShare its share if all queues
+	// were active.
 	FairShare, SteadyShare *resource.Vector
-	// Policy is by what the FairScheduler divides what the queue has: "fair" is memory alone, "DRF"
-	// all resources.
+	// Policy is how the FairScheduler divides the queue: "fair" by memory only, "DRF" by all
+	// resources.
 	Policy string
-	// UserAMLimit is what one user's masters may have before Hadoop 2.8, in which all users have
-	// the same.
+	// UserAMLimit is the limit for one user's masters before Hadoop 2.8. It is the same for all
+	// users.
 	UserAMLimit *resource.Vector
-	// ApplicationsPerUser limits running and pending ones of one user, ParallelApplications the
-	// running ones of the queue.
+	// ApplicationsPerUser limits one user's running and pending applications, ParallelApplications
+	// the running ones of the queue.
 	ApplicationsPerUser, ParallelApplications *int32
-	// UserPercent is the share of the queue that each of several users is sure of, in percent, and
-	// UserFactor how often a user may have what the queue is promised; -1: all that it may have.
+	// UserPercent is the guaranteed share of each user among several, in percent. UserFactor times
+	// the guarantee is a user's limit; -1: the queue's maximum.
 	UserPercent, UserFactor *float64
-	// LargestContainer is the most that one container may have.
+	// LargestContainer is the maximum of one container.
 	LargestContainer *resource.Vector
-	// Containers is how many it has in all partitions.
+	// Containers is the number of its containers in all partitions.
 	Containers *int32
 	Users      []UserEntry
-	// AutoCreated says that it was made by using it in a way in which YARN does not count its
-	// applications.
+	// AutoCreated says that YARN created the queue on first use in the older way, in which it does
+	// not limit its applications.
 	AutoCreated bool
-	// Crowded says that it has more users than are kept, so that what a user may have there cannot
-	// be told. It has no users here.
+	// Crowded says that the queue has too many users to keep. Users is then empty, and the limits
+	// of users are unknown.
 	Crowded bool
 	// Doubled says that another queue has the same path.
 	Doubled bool
 
-	// unlisted is what the queues below have that are left out; nil: there are none.
+	// unlisted is the use of the queues below that are left out; nil: none.
 	unlisted *providers.Queue
 }
 
-// UserEntry is what an answer says of a user in a queue and partition. What is nil it does not say.
+// UserEntry is the part of an answer about a user in a queue and partition. A nil field is not in
+// the answer.
 type UserEntry struct {
 	Name         string
 	Used, AMUsed *resource.Vector
-	// AMLimit is what the user's masters could have when one was last started.
+	// AMLimit is the limit for the user's masters when YARN last started one.
 	AMLimit *resource.Vector
-	// Applications are those that run and that wait, in all partitions.
+	// Applications counts running and waiting applications in all partitions.
 	Applications *int32
-	// Weight is 1 for most. Active says that the user waits for something.
+	// Weight is usually 1. Active says that the user waits for resources.
 	Weight *float64
 	Active bool
 }

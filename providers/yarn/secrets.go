@@ -8,12 +8,12 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// longSecret is how many bytes of a secret must stand together to be taken out of a text. Texts of
-// servers are cut, and what was cut may end within a secret.
+// longSecret is the number of consecutive bytes of a secret that are hidden. Servers truncate
+// texts, so a text may end within a secret.
 const longSecret = 12
 
-// hideSecrets takes secrets out of a text: as they are, as Go quotes them and as they stand in an
-// address. Of a long one its beginning is enough.
+// hideSecrets hides secrets in a text: in plain form, as Go quotes them, and as they appear in a
+// URL. For a long secret, its beginning is enough.
 func hideSecrets(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		quoted := strconv.Quote(secret)

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/test/certs"
 )
 
-// answerRaw answers with these bytes, whatever they are.
+// answerRaw answers with exactly these bytes.
 func answerRaw(t *testing.T, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -25,7 +25,7 @@ func answerRaw(t *testing.T, text string) http.HandlerFunc {
 	}
 }
 
-// Whatever makes of the answer an error, its text has neither the token nor the beginning of it.
+// Whatever makes the answer invalid, the error text contains neither the token nor its beginning.
 func TestAServerThatRepeatsTheTokenInAnythingItSends(t *testing.T) {
 	token := "eyJhbGciOi." + strings.Repeat("abcdefgh+/==", 60)
 	rm := newRM(t)

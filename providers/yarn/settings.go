@@ -10,30 +10,30 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// authentication is how a provider says who it is.
+// authentication is how a provider authenticates.
 type authentication string
 
 const (
-	authNone     authentication = "none"     // not at all
+	authNone     authentication = "none"     // no identity
 	authSimple   authentication = "simple"   // an unchecked user name, in the query
-	authBasic    authentication = "basic"    // a user name and a password, as Knox wants them
-	authBearer   authentication = "bearer"   // a token, as Knox and CDP want it
+	authBasic    authentication = "basic"    // a user name and a password, as for Knox
+	authBearer   authentication = "bearer"   // a token, as for Knox and CDP
 	authKerberos authentication = "kerberos" // SPNEGO with a keytab
 )
 
 const (
 	defaultBasePath = "/ws/v1/cluster"
 	defaultKrb5Conf = "/etc/krb5.conf"
-	// defaultMaxBytes is 18 times what 500 queues of Hadoop 3.4 take.
+	// defaultMaxBytes is 18 times the answer for 500 queues of Hadoop 3.4.
 	defaultMaxBytes = 64 << 20
 	leastMaxBytes   = 64 << 10
 	mostMaxBytes    = 4 << 30
 )
 
-// settings is what the settings of a cluster mean.
+// settings holds the parsed settings of a cluster.
 type settings struct {
 	pace      providers.Pace
-	addresses []address // empty: they are in site
+	addresses []address // empty: read from site
 	site      string
 	basePath  string
 
@@ -41,15 +41,15 @@ type settings struct {
 	user, passwordFile          string
 	tokenFile                   string
 	principal, keytab, krb5Conf string
-	// servicePrincipal may hold _HOST, which stands for the host of the address that is asked.
+	// servicePrincipal may contain _HOST, which stands for the host of the requested address.
 	servicePrincipal string
 
 	ca, certificate, key string
 
-	proxy                        *address // nil: none
+	proxy                        *address // nil: no proxy
 	proxyUser, proxyPasswordFile string
 
-	// maxBytes bounds one answer, requests how many there are in a minute.
+	// maxBytes bounds one answer; requests is the limit per minute.
 	maxBytes int64
 	requests int
 	// insecure allows a password or a token over plain http.
@@ -59,7 +59,7 @@ type settings struct {
 	assume Assumptions
 }
 
-// parseSettings reads settings without opening a file. The error is a *providers.SettingError.
+// parseSettings parses settings without opening a file. The error is a *providers.SettingError.
 func parseSettings(given map[string]string) (settings, error) {
 	if err := providers.CheckNames(given, settingNames()); err != nil {
 		return settings{}, err
@@ -130,7 +130,7 @@ func (s *settings) checkPlace(given map[string]string) error {
 	return err
 }
 
-// checkAuth chooses the way to authenticate and refuses what does not belong to it.
+// checkAuth selects the authentication method and rejects settings of other methods.
 func (s *settings) checkAuth(given map[string]string) error {
 	s.auth = authentication(given[settingAuth])
 	if s.auth == "" {
@@ -198,7 +198,7 @@ func (s *settings) checkNamesOfPrincipals() error {
 	return nil
 }
 
-// checkAddresses looks at the addresses once they are known: what may be sent to them.
+// checkAddresses checks that the addresses are safe for the credentials, once they are known.
 func (s *settings) checkAddresses() error {
 	secure := false
 	for _, a := range s.addresses {
@@ -219,7 +219,7 @@ func (s *settings) checkAddresses() error {
 	return nil
 }
 
-// placeSetting is the setting that the addresses are from.
+// placeSetting returns the setting that the addresses come from.
 func (s *settings) placeSetting() string {
 	if s.site != "" {
 		return settingSite

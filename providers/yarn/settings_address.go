@@ -11,32 +11,32 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// maxAddresses bounds the ResourceManagers of one cluster: all of them are asked at once when one
-// fails.
+// maxAddresses bounds the ResourceManagers of one cluster: when one fails, all of them are asked at
+// once.
 const maxAddresses = 16
 
 // hostPattern stands for the host of an address, as in Hadoop's own configuration.
 const hostPattern = "_HOST"
 
-// address is that of one ResourceManager, or of a gateway before some.
+// address is the address of one ResourceManager, or of a gateway in front of several.
 type address struct {
-	url *url.URL // scheme and host only; never changed
+	url *url.URL // only scheme and host; immutable
 }
 
 func (a address) String() string { return a.url.Scheme + "://" + a.url.Host }
 
-// host is the name or the number without a port.
+// host returns the host name or IP address without the port.
 func (a address) host() string { return a.url.Hostname() }
 
-// loopback reports whether what is sent there stays on this machine.
+// loopback reports whether traffic to the address stays on this machine.
 func (a address) loopback() bool {
 	ip := net.ParseIP(a.host())
 	return a.host() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// parseAddresses reads a list, separated by commas or blanks.
+// parseAddresses parses a list, separated by commas or blanks.
 func parseAddresses(setting, text string) ([]address, error) {
-	if strings.Contains(text, "@") { // first of all: what follows may show a part of it
+	if strings.Contains(text, "@") { // first: later errors may repeat a part of it
 		return nil, &providers.SettingError{
 			Setting: setting, Value: withoutUser(text),
 			Want: "addresses without user and password: they are settings, and the password stands in a file (auth: basic, user, passwordFile)",
@@ -60,7 +60,7 @@ func parseAddresses(setting, text string) ([]address, error) {
 	return list, nil
 }
 
-// parseAddress returns what is wanted in place of what is wrong.
+// parseAddress parses one address. want describes a valid address if the text is none.
 func parseAddress(text string) (a address, want string) {
 	const form = "an address such as http://rm1:8088 or https://rm1:8090"
 	parsed, err := url.Parse(text)
@@ -84,7 +84,7 @@ func parseAddress(text string) (a address, want string) {
 	return address{url: &url.URL{Scheme: parsed.Scheme, Host: strings.ToLower(parsed.Host)}}, ""
 }
 
-// cutPort splits a host and a port, if there is one. An IPv6 address has brackets.
+// cutPort splits host and port, if there is a port. An IPv6 address has brackets.
 func cutPort(text string) (host, port string, found bool) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 || strings.LastIndexByte(text, ']') > i {
@@ -93,7 +93,7 @@ func cutPort(text string) (host, port string, found bool) {
 	return text[:i], text[i+1:], true
 }
 
-// withoutUser shows an address without what may be a password.
+// withoutUser replaces the part of an address that may be a password.
 func withoutUser(text string) string {
 	i := strings.LastIndexByte(text, '@')
 	if i < 0 {
@@ -106,7 +106,7 @@ func withoutUser(text string) string {
 	return scheme + providers.Hidden + text[i:]
 }
 
-// parseBasePath reads the path that comes before those of the interface.
+// parseBasePath parses the path prefix of the REST interface.
 func parseBasePath(text string) (string, error) {
 	if text == "" {
 		return defaultBasePath, nil

@@ -10,14 +10,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What requests count as if settings do not say it. Spark in client mode asks for 512 MiB and 384
-// of overhead, which YARN rounds up to a container of 1 GiB.
+// Defaults for the master of a request. Spark in client mode requests 512 MiB and 384 MiB of
+// overhead, which YARN rounds up to a container of 1 GiB.
 const (
 	defaultAMMemory = 1 << 30
 	defaultAMCPU    = core
 )
 
-// parseLimits reads the settings about what limits applications.
+// parseLimits parses the settings about the limits of applications.
 func (s *settings) parseLimits(given map[string]string) error {
 	am := resource.Vector{}.WithMemory(defaultAMMemory).WithCPU(defaultAMCPU)
 	if text, said := given[settingAM]; said {
@@ -68,7 +68,8 @@ func (s *settings) parseLimits(given map[string]string) error {
 	return s.parseUndeclared(given)
 }
 
-// parseMoves reads what the cluster may become, and what is done while it holds applications back.
+// parseMoves parses the settings about the growth of the cluster, and about applications that it
+// holds back.
 func (s *settings) parseMoves(given map[string]string) error {
 	if text, said := given[settingGrowsTo]; said {
 		v, err := container(settingGrowsTo, text)
@@ -87,7 +88,7 @@ func (s *settings) parseMoves(given map[string]string) error {
 	return nil
 }
 
-// parseUndeclared reads where queues are made by using them.
+// parseUndeclared parses the list of parents whose children the cluster creates on first use.
 func (s *settings) parseUndeclared(given map[string]string) error {
 	text, said := given[settingUndeclared]
 	switch {
@@ -117,7 +118,7 @@ func (s *settings) parseUndeclared(given map[string]string) error {
 // rootQueue is the queue above all others.
 const rootQueue = "root"
 
-// container reads "memory=1GiB,cpu=1".
+// container parses "memory=1GiB,cpu=1".
 func container(setting, text string) (resource.Vector, error) {
 	wrong := &providers.SettingError{Setting: setting, Value: text, Want: "memory and cpu of a container, such as memory=1GiB,cpu=1"}
 	quantities := make(map[string]string)
@@ -151,7 +152,7 @@ func container(setting, text string) (resource.Vector, error) {
 // leastContainer is YARN's unit of memory.
 const leastContainer = 1 << 20
 
-// Terms is what settings say of requests.
+// Terms returns the terms in valid settings.
 func (kind) Terms(given map[string]string) providers.Terms {
 	s, err := parseSettings(given)
 	if err != nil {

@@ -2,7 +2,7 @@ package yarn
 
 import "github.com/bursar/bursar/providers"
 
-// Names of the settings, without those of a pace.
+// Names of the settings, except those of providers.PaceSettings.
 const (
 	settingAddresses         = "addresses"
 	settingSite              = "site"
@@ -35,7 +35,7 @@ const (
 	settingAwaitStarts       = "awaitStarts"
 )
 
-// Settings are those of a YARN cluster, without the ones that every kind has.
+// Settings lists the settings of a YARN cluster, except those of providers.PaceSettings.
 func Settings() []providers.Setting {
 	return []providers.Setting{
 		{Name: settingAddresses, Type: providers.Text, Doc: "The web addresses of all its ResourceManagers, with commas between them: http://rm1:8088,https://rm2:8090. " +
@@ -79,7 +79,7 @@ func Settings() []providers.Setting {
 	}
 }
 
-// settingNames are all of them, in the order in which they are shown.
+// settingNames lists all names, in display order.
 func settingNames() []string {
 	return providers.SettingNames(append(Settings(), providers.PaceSettings()...))
 }

@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		settings       map[string]string
-		wrong, say     string // the setting that is refused; empty: none
+		wrong, say     string // the rejected setting; empty: none
 		addresses      string
 		authentication authentication
 	}{

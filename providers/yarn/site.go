@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Bounds on a yarn-site.xml. Real ones have some hundred properties.
+// Limits on a yarn-site.xml. Real ones have some hundred properties.
 const (
 	maxSiteBytes     = 4 << 20
 	maxSiteDepth     = 16
-	maxSiteValue     = 64 << 10 // bytes of a value once its variables are replaced
-	maxSubstitutions = 20       // as Hadoop's Configuration
+	maxSiteValue     = 64 << 10 // bytes of a value with its variables replaced
+	maxSubstitutions = 20       // as in Hadoop's Configuration
 )
 
-// SiteError says why no addresses can be taken from a yarn-site.xml.
+// SiteError reports why a yarn-site.xml gives no addresses.
 type SiteError struct {
-	// Property is the one that is wrong or missing; empty: the file as a whole is.
+	// Property is the wrong or missing property; empty: the whole file is wrong.
 	Property, Reason string
 	Err              error
 }
@@ -40,13 +40,13 @@ func (e *SiteError) Error() string {
 // Unwrap returns the cause, nil if there is none.
 func (e *SiteError) Unwrap() error { return e.Err }
 
-// AddressesFromSite takes the addresses of the ResourceManagers' web interfaces from a
-// yarn-site.xml, in the order of yarn.resourcemanager.ha.rm-ids, as Hadoop's RMHAUtils finds them:
-// yarn.http.policy chooses between http and https; yarn.resourcemanager.webapp.address.ID or
-// webapp.https.address.ID, else yarn.resourcemanager.hostname.ID with the port 8088 or 8090.
-// Without ids the same properties without an id are those of the only one. Variables stand for
-// other properties of the file. Variables of the environment and of Java cannot be known here, and
-// are an error if a value needs them. The error is a *SiteError.
+// AddressesFromSite reads the addresses of the ResourceManagers' web interfaces from a
+// yarn-site.xml, in the order of yarn.resourcemanager.ha.rm-ids. It follows Hadoop's RMHAUtils:
+// yarn.http.policy selects http or https. The address is yarn.resourcemanager.webapp.address.ID or
+// webapp.https.address.ID, otherwise yarn.resourcemanager.hostname.ID with port 8088 or 8090. If
+// there are no ids, the properties without an id belong to the only ResourceManager. Variables
+// refer to other properties of the file. A value that needs a variable of the environment or of
+// Java is an error, because these are unknown here. The error is a *SiteError.
 func AddressesFromSite(r io.Reader) ([]string, error) {
 	site, err := readSite(r)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s site) webAddress(property, id, port string) (string, error) {
 	if host != "" && host != "0.0.0.0" && host != "[::]" {
 		return host + ":" + port, nil
 	}
-	// It listens on all addresses: its name is the host.
+	// The server listens on all addresses, so use its host name.
 	if host, err = s.value(hostname + id); err != nil {
 		return "", err
 	}
@@ -143,7 +143,7 @@ func (s site) webAddress(property, id, port string) (string, error) {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port), nil
 }
 
-// site is the properties of a file by name, without what variables stand for.
+// site maps the names of a file's properties to their values, before variables are replaced.
 type site map[string]siteProperty
 
 type siteProperty struct {
@@ -151,9 +151,9 @@ type siteProperty struct {
 	final bool
 }
 
-// value returns what a property says once its variables are replaced; empty if it is not set. A
-// variable's value is replaced in turn. A variable that leads back to itself, or doubles with each
-// step, must end.
+// value returns the value of a property with its variables replaced; empty if it is not set. The
+// value of a variable may contain variables again. The limits end a cycle, and a value that doubles
+// with each step.
 func (s site) value(name string) (string, error) {
 	text := strings.TrimSpace(s[name].value)
 	for range maxSubstitutions {
@@ -174,7 +174,7 @@ func (s site) value(name string) (string, error) {
 	return "", &SiteError{Property: name, Reason: "its variables never end"}
 }
 
-// readSite reads configuration/property/{name,value,final} and leaves everything else alone.
+// readSite reads configuration/property/{name,value,final} and ignores all other elements.
 func readSite(r io.Reader) (site, error) {
 	limited := &io.LimitedReader{R: r, N: maxSiteBytes + 1}
 	decoder := xml.NewDecoder(limited)
@@ -206,8 +206,8 @@ func readSite(r io.Reader) (site, error) {
 // siteReader collects properties from tokens.
 type siteReader struct {
 	properties site
-	path       []string // the elements that are open
-	root       bool     // there was a configuration
+	path       []string // the open elements
+	root       bool     // a configuration element was found
 	name       string
 	current    siteProperty
 	text       strings.Builder
@@ -216,7 +216,7 @@ type siteReader struct {
 func (r *siteReader) token(token xml.Token) error {
 	switch token := token.(type) {
 	case xml.Directive:
-		// A document type can define entities that grow without end, and name other files. No
+		// A document type can define entities that expand without end, and refer to other files. No
 		// yarn-site.xml needs one.
 		return &SiteError{Reason: "has a document type declaration: want one without"}
 	case xml.StartElement:
@@ -259,7 +259,7 @@ func (r *siteReader) endElement() {
 	case r.isAt("final"):
 		r.current.final = strings.EqualFold(text, "true")
 	case len(r.path) == 2 && r.path[1] == "property" && r.name != "":
-		// The last one wins, unless an earlier one is final.
+		// The last definition wins, unless an earlier one is final.
 		if !r.properties[r.name].final {
 			r.properties[r.name] = r.current
 		}
@@ -268,7 +268,8 @@ func (r *siteReader) endElement() {
 	r.path = r.path[:len(r.path)-1]
 }
 
-// isAt reports whether the innermost open element is one of these, right below a property.
+// isAt reports whether the innermost open element has one of these names and is a child of a
+// property.
 func (r *siteReader) isAt(names ...string) bool {
 	return len(r.path) == 3 && r.path[1] == "property" && slices.Contains(names, r.path[2])
 }

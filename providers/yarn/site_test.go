@@ -29,7 +29,7 @@ func TestAddressesFromSite(t *testing.T) {
 	ha := []string{rm + "ha.enabled", "true", rm + "ha.rm-ids", "rm1, rm2"}
 	and := func(more ...string) string { return siteOf(append(slices.Clip(ha), more...)...) }
 	for name, c := range map[string]struct {
-		site, want string // want: addresses, or with "!" what the error says
+		site, want string // want: addresses, or with "!" the error text
 	}{
 		"one by its web address":             {siteOf(rm+"webapp.address", "rm.example.com:18088", rm+"hostname", "other"), "http://rm.example.com:18088"},
 		"one by its name":                    {siteOf(rm+"hostname", " rm.example.com "), "http://rm.example.com:8088"},
@@ -96,7 +96,7 @@ func TestSiteThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// However long a file is, no more than the bound is read of it.
+// The reader stops at the limit, however long the file is.
 func TestEndlessSite(t *testing.T) {
 	read := &counter{r: io.MultiReader(strings.NewReader("<configuration><property><value>"), spaces{})}
 	if _, err := AddressesFromSite(read); err == nil || read.n > maxSiteBytes+1 {

@@ -5,38 +5,38 @@ import (
 	"strconv"
 )
 
-// What an answer may have in one piece. Lists of access control, of thousands of users, are the
-// longest strings that were seen.
+// Limits on single pieces of an answer. The longest strings in practice are access control lists of
+// thousands of users.
 const (
 	maxString = 1 << 20  // bytes
 	maxNumber = 512      // bytes
-	maxKeys   = 64 << 10 // bytes of the keys of all objects that are open
-	// maxNested is how many lists and objects may stand in one another. A queue takes three. It is
-	// below the bound of the reader behind, so that all bounds are told in the same words.
+	maxKeys   = 64 << 10 // bytes of the keys of all open objects
+	// maxNested bounds the nesting of lists and objects. A queue takes three levels. It is below
+	// the decoder's own limit, so that all limits have the same error texts.
 	maxNested = 9000
 )
 
-// stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
-// does not have, NaN, INF and Infinity, become empty strings: older ResourceManagers write a
-// number so if there is none. And it bounds what the reader behind it keeps whole: strings,
-// numbers, the keys of all objects that are open, and blanks, of which one stands for several.
+// stream passes JSON on to a decoder, with two changes. It replaces the words NaN, INF and Infinity
+// outside of strings, which are not JSON, with empty strings: older ResourceManagers write them for
+// missing numbers. And it bounds everything that the decoder keeps in memory as a whole: strings,
+// numbers, the keys of all open objects, and blanks, which it collapses to one.
 //
-// It keeps the first error of its source, so that this can be told from what is wrong with the
+// It keeps the first error of its source, so that callers can distinguish it from an error in the
 // JSON.
 type stream struct {
 	from io.Reader
 	err  error
 
 	inString, escaped bool
-	length            int   // of the string or number at hand
+	length            int   // of the current string or number
 	last              int   // length of the last string
-	keys              []int // length of the last key of each object that is open; 0 of each list
+	keys              []int // length of the last key of each open object; 0 for a list
 	open              int   // their sum
-	word              int   // letters seen of a word that is being replaced
-	negative, blank   bool  // what came last
+	word              int   // letters seen of the word being replaced
+	negative, blank   bool  // the last character
 }
 
-// Read never returns nothing without an error: the reader behind it relies on that.
+// Read returns at least one byte or an error; the decoder relies on that.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		if s.err != nil {
@@ -50,14 +50,14 @@ func (s *stream) Read(p []byte) (int, error) {
 			return 0, refused
 		}
 		if kept > 0 {
-			return kept, nil // the error, if any, comes with the next call
+			return kept, nil // the error comes with the next call
 		}
 	}
 	return 0, nil
 }
 
-// rewrite reads the next bytes, replaces those words, and leaves out blanks, all in place. It
-// returns how many bytes are left.
+// rewrite replaces words and collapses blanks in the next bytes, in place. It returns the number of
+// bytes that remain.
 func (s *stream) rewrite(p []byte) (kept int, err error) {
 	for i := 0; i < len(p); i++ {
 		if s.inString {
@@ -96,7 +96,7 @@ func (s *stream) rewrite(p []byte) (kept int, err error) {
 	return kept, nil
 }
 
-// nest follows the lists and objects that are open, and their keys.
+// nest tracks the open lists and objects, and their keys.
 func (s *stream) nest(c byte) error {
 	last := len(s.keys) - 1
 	switch {
@@ -104,7 +104,7 @@ func (s *stream) nest(c byte) error {
 		if s.keys = append(s.keys, 0); len(s.keys) > maxNested {
 			return &AnswerError{Refusal: Excessive, Detail: "nested more than " + strconv.Itoa(maxNested) + " deep"}
 		}
-	case last < 0: // the reader behind refuses whatever else comes
+	case last < 0: // the decoder rejects anything else
 	case c == '}' || c == ']':
 		s.open -= s.keys[last]
 		s.keys = s.keys[:last]
@@ -117,8 +117,8 @@ func (s *stream) nest(c byte) error {
 	return nil
 }
 
-// passString goes on to the end of the string, or of what is there, and returns the index of the
-// last byte it took.
+// passString skips to the end of the string, or of p, and returns the index of the last byte it
+// took.
 func (s *stream) passString(p []byte, i int) int {
 	start := i
 	for ; i < len(p); i++ {
@@ -136,9 +136,9 @@ func (s *stream) passString(p []byte, i int) int {
 	return i - 1
 }
 
-// replacement returns what stands for the next letter of a word: NaN becomes "" and a space. After
-// a minus sign that has gone out already, as in -INF, it becomes 0: the least of what is never
-// negative.
+// replacement returns the replacement of the next letter of a word: NaN becomes "" and a space.
+// After a minus sign, as in -INF, the word becomes 0, because the sign is already written: the
+// figures are never negative.
 func (s *stream) replacement() byte {
 	s.word++
 	switch {

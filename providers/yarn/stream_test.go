@@ -17,7 +17,7 @@ func TestStreamReplacesWordsThatAreNoJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":NaN}`:                      `{"a":"" }`,
 		`[INF,-INF,Infinity,-Infinity]`:  `["" ,-0 ,"" ,-0 ]`,
-		"{\r\n\t \"a  b\" :\t\t 1}\n\n":  "{\r\"a  b\" :\t1}\n", // one blank of several
+		"{\r\n\t \"a  b\" :\t\t 1}\n\n":  "{\r\"a  b\" :\t1}\n", // blanks collapsed to one
 		`{"NaN":"INF \"NaN\" \\","b":1}`: `{"NaN":"INF \"NaN\" \\","b":1}`,
 		`[true,false,null,1e5,1E-5,-1]`:  `[true,false,null,1e5,1E-5,-1]`,
 		`["\\",NaN,"\\\"",NaN]`:          `["\\","" ,"\\\"","" ]`,
@@ -37,7 +37,7 @@ func TestStreamReplacesWordsThatAreNoJSON(t *testing.T) {
 	}
 }
 
-// What is JSON passes unchanged, wherever the reads fall.
+// Valid JSON passes unchanged, for any sizes of the reads.
 func TestStreamLeavesJSONAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.MapOf(rapid.String(), rapid.OneOf(
@@ -60,7 +60,7 @@ func TestStreamLeavesJSONAlone(t *testing.T) {
 	})
 }
 
-// endless repeats a piece of text after a beginning, for ever.
+// endless returns a beginning and then repeats a text for ever.
 type endless struct {
 	piece string
 	at    int
@@ -76,12 +76,12 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An answer that never ends, in whatever way, is refused long before it has filled the memory.
+// An endless answer of any form is rejected long before it fills the memory.
 func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 	const queues = `{"scheduler":{"schedulerInfo":{"queueName":"root","queues":{"queue":[`
 	for name, test := range map[string]struct {
 		begin, piece string
-		most         int64 // bytes that may be read of it
+		most         int64 // the largest number of bytes read
 	}{
 		"a string":                    {queues + `{"queueName":"`, `x`, 2 << 20},
 		"a string passed over":        {queues + `{"new":"`, `x`, 2 << 20},
@@ -119,7 +119,7 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 	}
 }
 
-// An answer is read as it comes, whatever it is made of.
+// The decoder does not buffer an answer, whatever its content is.
 func TestDecodeHoldsNoMoreThanABuffer(t *testing.T) {
 	const size, most = 32 << 20, 1 << 20
 	const answer = `{"scheduler":{"schedulerInfo":{"queueName":"root"`
@@ -145,7 +145,7 @@ func TestDecodeHoldsNoMoreThanABuffer(t *testing.T) {
 	}
 }
 
-// A root that is too long to be asked for is refused; a message of any length is not.
+// A root queue with an overlong name is an error; an error message of any length is not.
 func TestDecodeBoundsNames(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	_, err := Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"queueName":"` + long + `"}}}`))
@@ -166,8 +166,8 @@ func TestDecodeBoundsNames(t *testing.T) {
 	}
 }
 
-// Queues stand as deep below one another as is allowed, in the longest form of their lists. Those
-// that stand deeper are left out.
+// Queues may nest up to the limit, in the most verbose form of their lists. Deeper queues are left
+// out.
 func TestDecodeBoundsDepth(t *testing.T) {
 	nested := func(levels int) string {
 		const below = `,"queues":{"queue":[{"queueName":"q"`
@@ -184,7 +184,7 @@ func TestDecodeBoundsDepth(t *testing.T) {
 	}
 }
 
-// A file that an editor saved may begin with a mark of its encoding.
+// A file saved by an editor may begin with a byte order mark.
 func TestDecodePassesOverAByteOrderMark(t *testing.T) {
 	s, err := Decode(strings.NewReader("\ufeff\r\n" + `{"scheduler":{"schedulerInfo":{"queueName":"root"}}}` + "\r\n"))
 	if err != nil || len(s.Entries) != 1 {
@@ -192,7 +192,7 @@ func TestDecodePassesOverAByteOrderMark(t *testing.T) {
 	}
 }
 
-// An error of reading can be told from an error in the answer, at whatever byte it comes.
+// Callers can distinguish a read error from an error in the answer, at any byte.
 func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 	body := payloads(t, ".json")["knox/scheduler.json"]
 	broken := errors.New("the connection is gone")
@@ -210,7 +210,7 @@ func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 			if !is || e.Refusal != Malformed && e.Refusal != NotJSON {
 				t.Fatalf("cut to %d bytes the error is %v", n, err)
 			}
-			// wherever it is cut: each new text is logged
+			// the same text for every cut, because each new text is logged
 			if got, want := e.Error(), "malformed: the answer ends early"; e.Refusal == Malformed && got != want {
 				t.Fatalf("cut to %d bytes: %s, want %s", n, got, want)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a request for YARN counts as, if it says nothing, is in the settings.
+// The settings have the defaults for requests that say nothing about applications.
 func TestTermsOfRequests(t *testing.T) {
 	application := func(memory, cpu int64) resource.Vector {
 		return resource.Vector{}.With(resource.AMMemory, memory).With(resource.AMCPU, cpu).With(resource.Applications, 1)
@@ -38,11 +38,11 @@ func TestTermsOfRequests(t *testing.T) {
 	}
 }
 
-// Masters are rounded as containers are: up to the smallest one, and to whole steps.
+// Masters are rounded like containers: up to the smallest one, and to whole steps.
 func TestHowContainersAreRounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings map[string]string
-		want     string // of a master of 1100 MiB and one of two cores and a half
+		want     string // for masters of 1100 MiB and two and a half cores
 	}{
 		"not":       {nil, "memory=1100MiB,cpu=2500m"},
 		"smallest":  {map[string]string{"smallestContainer": "memory=1GiB,cpu=1"}, "memory=2GiB,cpu=3"},

@@ -9,34 +9,33 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// tokens reads JSON piece by piece. What it returns as bytes is good until the next piece is read:
-// nothing is allocated for a key or a number.
+// tokens reads JSON token by token. Returned bytes are valid until the next read, so that keys and
+// numbers need no allocation.
 type tokens struct {
 	json    *jsontext.Decoder
-	scratch []byte // the last string that had an escape in it
+	scratch []byte // the last string that contained an escape
 }
 
-// tokensOf lets a key come twice, as in readChildren, and strings that are not UTF-8 where nobody
-// looks at them.
+// tokensOf allows duplicate keys, as in readChildren, and invalid UTF-8 in skipped strings.
 func tokensOf(from io.Reader) tokens {
 	return tokens{json: jsontext.NewDecoder(from, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 }
 
-// next is the kind of what comes next: of a value, or the end of an object or a list. It is
-// KindInvalid if that is no JSON; whatever is called then returns why.
+// next returns the kind of the next token: a value, or the end of an object or list. It is
+// KindInvalid for invalid JSON; the next call then returns the error.
 func (t *tokens) next() jsontext.Kind { return t.json.PeekKind() }
 
-// skip passes over the value that comes next.
+// skip skips the next value.
 func (t *tokens) skip() error { return t.json.SkipValue() } //nolint:wrapcheck // callers say where
 
-// object calls field for every key of the object that comes next, and passes over anything else.
-// field must read the value. The key is good until then.
+// object calls field for every key of the next object, and skips any other value. field must read
+// the value. The key is valid until then.
 func (t *tokens) object(field func(key []byte) error) error {
 	if t.next() != jsontext.KindBeginObject {
 		return t.skip()
 	}
 	return t.each(jsontext.KindEndObject, func() error {
-		if t.next() != jsontext.KindString { // another value would be read whole
+		if t.next() != jsontext.KindString { // reading another value would buffer all of it
 			_, err := t.json.ReadToken()
 			return err //nolint:wrapcheck // callers say where
 		}
@@ -48,12 +47,12 @@ func (t *tokens) object(field func(key []byte) error) error {
 	})
 }
 
-// array calls element for every element of the array that comes next. element must read it.
+// array calls element for every element of the next array. element must read it.
 func (t *tokens) array(element func() error) error {
 	return t.each(jsontext.KindEndArray, element)
 }
 
-// each enters the object or array that comes next, and leaves it.
+// each enters the next object or array, and leaves it.
 func (t *tokens) each(end jsontext.Kind, piece func() error) error {
 	if _, err := t.json.ReadToken(); err != nil {
 		return err //nolint:wrapcheck // callers say where
@@ -67,8 +66,8 @@ func (t *tokens) each(end jsontext.Kind, piece func() error) error {
 	return err //nolint:wrapcheck // callers say where
 }
 
-// unquoted returns the string that comes next, or the key. Half of a surrogate pair is replaced. A
-// string that is not UTF-8 is as it came, with its escapes.
+// unquoted returns the next string or key. It replaces half of a surrogate pair. It returns a
+// string that is not UTF-8 unchanged, with its escapes.
 func (t *tokens) unquoted() ([]byte, error) {
 	quoted, err := t.json.ReadValue()
 	if err != nil {
@@ -77,11 +76,11 @@ func (t *tokens) unquoted() ([]byte, error) {
 	if bytes.IndexByte(quoted, '\\') < 0 || !utf8.Valid(quoted) {
 		return quoted[1 : len(quoted)-1], nil
 	}
-	t.scratch, _ = jsontext.AppendUnquote(t.scratch[:0], quoted) // all that can be wrong has been replaced
+	t.scratch, _ = jsontext.AppendUnquote(t.scratch[:0], quoted) // only valid strings get here
 	return t.scratch, nil
 }
 
-// end sees that nothing comes behind the answer.
+// end checks that nothing follows the answer.
 func (t *tokens) end() error {
 	_, err := t.json.ReadToken()
 	_, is := errors.AsType[*jsontext.SyntacticError](err)
@@ -94,8 +93,8 @@ func (t *tokens) end() error {
 	return err //nolint:wrapcheck // of who reads
 }
 
-// malformedJSON is what is wrong with an answer, without the place: that is made of keys, which may
-// repeat a secret of ours in parts, and is another one whenever an answer breaks off.
+// malformedJSON makes the error about invalid JSON, without the position. The position consists of
+// keys, which may contain parts of our secrets, and it varies with every truncated answer.
 func malformedJSON(err error) *AnswerError {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return malformed("the answer ends early")

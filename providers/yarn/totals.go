@@ -11,38 +11,38 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// How large a cluster is, and each of its partitions, is found in this order, since the later ones
-// are wrong in some versions:
+// The size of a cluster and of its partitions comes from the first source that has it, because the
+// later ones are wrong in some versions:
 //
-//  1. what the answer of the scheduler says itself: always for the FairScheduler, for the
-//     CapacityScheduler since Hadoop 3.1
-//  2. /metrics, totalClusterResourcesAcrossPartition (2.10 and some of 3.x), if there is only the
+//  1. the scheduler's own answer: always for the FairScheduler, since Hadoop 3.1 for the
+//     CapacityScheduler
+//  2. totalClusterResourcesAcrossPartition of /metrics (2.10 and some of 3.x), if there is only the
 //     default partition
-//  3. the sum over /nodes of the running machines, by their labels: large on large clusters, so it
-//     is kept until /metrics changes
-//  4. /metrics, available and allocated and reserved: the default partition alone. Its totalMB
-//     leaves out what is reserved before 2.7.4, and its totalVirtualCores adds a number of
-//     containers to cores from 2.7.4 to 3.1.0, so both are not used
+//  3. the sum over the running machines in /nodes, by label. This answer is large on large
+//     clusters, so the sum is kept until /metrics changes
+//  4. available, allocated and reserved of /metrics, which cover only the default partition.
+//     totalMB is not used because it leaves out reservations before 2.7.4, nor is
+//     totalVirtualCores, because it adds a number of containers to cores from 2.7.4 to 3.1.0
 
-// nodesFor is how long a sum over all machines is kept if /metrics does not change: a machine can
-// get another label.
+// nodesFor is how long a sum over all machines is kept while /metrics does not change: a machine
+// can get another label.
 const nodesFor = 5 * time.Minute
 
-// metrics is what /metrics says of the default partition.
+// metrics holds the figures of /metrics for the default partition.
 type metrics struct {
 	memory, cpu tally // available, allocated and reserved
-	active      int64 // machines; -1: it did not say
+	active      int64 // machines; -1: not in the answer
 	across      *resource.Vector
 }
 
-// nodesCache is the last sum over all machines, and what /metrics said then.
+// nodesCache is the last sum over all machines, with the metrics at that time.
 type nodesCache struct {
 	of     metrics
 	at     time.Time
-	totals map[string]resource.Vector // nil: there is none
+	totals map[string]resource.Vector // nil: no sum yet
 }
 
-// size returns how large the cluster is, from the scheduler's answer if that says all. The error
+// size returns the size of the cluster, from the scheduler's answer if that is complete. The error
 // is a *ServerError.
 func (p *Provider) size(ctx context.Context, at *server, s *Scheduler) (clusterSize, error) {
 	unsized := s.Unsized()
@@ -67,7 +67,7 @@ func (p *Provider) size(ctx context.Context, at *server, s *Scheduler) (clusterS
 }
 
 // defaultOnly returns the total of all partitions if there is only the default one: the scheduler
-// names no other, and the total is that of the default one. Nil: there may be more.
+// names no other, and the total equals the default partition's. Nil: there may be more.
 func (m metrics) defaultOnly(s *Scheduler, unsized []string) *resource.Vector {
 	labelled := slices.ContainsFunc(unsized, func(partition string) bool { return partition != "" }) ||
 		slices.ContainsFunc(s.Entries, func(e Entry) bool { return e.Partition != "" })
@@ -77,10 +77,11 @@ func (m metrics) defaultOnly(s *Scheduler, unsized []string) *resource.Vector {
 	return m.across
 }
 
-// sumOfNodes returns the total by partition. If the machines may not or cannot be listed it is
-// what /metrics says, unless that is not enough: an unknown total is not zero.
+// sumOfNodes returns the total by partition. If the machines cannot be listed, it returns the
+// default partition from /metrics; if that is not enough, it returns an error, because an unknown
+// total is not zero.
 func (p *Provider) sumOfNodes(ctx context.Context, at *server, said metrics, unsized []string) (map[string]resource.Vector, error) {
-	said.across = nil // for the comparison: the rest says as much
+	said.across = nil // not part of the comparison: the other fields suffice
 	if p.nodes.totals != nil && p.nodes.of == said && p.now().Sub(p.nodes.at) < nodesFor {
 		return p.nodes.totals, nil
 	}
@@ -138,14 +139,14 @@ func (m *metrics) field(r *reader, key []byte) (err error) {
 	return err
 }
 
-// tally is a sum of numbers in bytes or millicores, which stays countable. Some versions know no
+// tally is a sum in bytes or millicores, capped at resource.MaxQuantity. Some versions report no
 // cores: a missing figure is not zero.
 type tally struct {
 	sum   int64
 	there bool
 }
 
-// add adds the number that comes next.
+// add adds the next number.
 func (t *tally) add(r *reader, unit ratio) error {
 	n, there, err := r.integer()
 	if err != nil || !there {
@@ -169,7 +170,7 @@ func (t *tally) with(v resource.Vector, dimension string) resource.Vector {
 type machine struct {
 	state, label string
 	memory, cpu  tally
-	// used and available have the custom types, in 2.10 and since 3.1.
+	// used and available hold the custom types, in 2.10 and since 3.1.
 	used, available *resource.Vector
 }
 
@@ -213,8 +214,8 @@ func machineField(r *reader, m *machine, key []byte) (err error) {
 	return err
 }
 
-// addTo counts a machine. Others than those that run are not asked for, and come all the same from
-// what does not know the question.
+// addTo adds a running machine. A server that ignores the query also returns machines in other
+// states.
 func (m *machine) addTo(totals map[string]resource.Vector) error {
 	if m.state != "" && m.state != "RUNNING" {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// oldAnswer is what a CapacityScheduler of Hadoop 2.7 says: percent and no total. labelled adds a
-// partition as 2.8 to 3.0 do.
+// oldAnswer returns the answer of a CapacityScheduler of Hadoop 2.7: percentages and no total.
+// labelled adds a partition as in 2.8 to 3.0.
 func oldAnswer(labelled bool) string {
 	capacities := ""
 	if labelled {
@@ -26,7 +26,7 @@ func oldAnswer(labelled bool) string {
 		"resourcesUsed":{"memory":0,"vCores":0}` + capacities + `}]}}}}`
 }
 
-// limits are those of root.a by partition.
+// limits returns the limits of root.a by partition.
 func limits(s providers.Snapshot) map[string]string {
 	list := map[string]string{}
 	for _, q := range s.Queues {
@@ -135,7 +135,7 @@ func TestSizeThatIsNotKnownIsNotNothing(t *testing.T) {
 	if s, err := p.Snapshot(t.Context()); err == nil {
 		t.Errorf("without metrics: %v", limits(s))
 	}
-	// Empty lists in all their forms, and a cluster that counts no machine.
+	// Empty lists in all their forms, and a cluster without machines.
 	rm.does("/metrics", answerJSON(fmt.Sprintf(metrics, 0)))
 	for _, body := range []string{`{"nodes":null}`, `{"nodes":{}}`, `{"nodes":{"node":[]}}`, `{"nodes":{"node":null}}`} {
 		rm.does("/nodes", answerJSON(body))
@@ -157,10 +157,10 @@ func TestMachinesAreCountedWhenTheClusterChanges(t *testing.T) {
 	var counted []int
 	for _, step := range []func(){
 		func() { metrics(4096, 1) },
-		func() { metrics(2048, 1) }, // something runs: as many as before
-		func() { metrics(2048, 2) }, // another machine
+		func() { metrics(2048, 1) }, // an application starts: the same total
+		func() { metrics(2048, 2) }, // a new machine
 		func() { clock.advance(4 * time.Minute) },
-		func() { clock.advance(time.Minute) }, // labels can change behind the metrics' back
+		func() { clock.advance(time.Minute) }, // labels can change without a change of the metrics
 	} {
 		step()
 		snapshot(t, p)

@@ -7,18 +7,18 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ratio is how many base units one of a unit is.
+// ratio is the number of base units in one unit.
 type ratio struct{ num, den uint64 }
 
-// units are those that Hadoop knows (UnitsConversionUtil), with the binary ones that resource
-// definitions may also have.
+// units are Hadoop's units (UnitsConversionUtil), and the binary ones that resource definitions may
+// also use.
 var units = map[string]ratio{
 	"p": {1, 1e12}, "n": {1, 1e9}, "u": {1, 1e6}, "m": {1, 1e3}, "": {1, 1},
 	"k": {1e3, 1}, "M": {1e6, 1}, "G": {1e9, 1}, "T": {1e12, 1}, "P": {1e15, 1},
 	"Ki": {1 << 10, 1}, "Mi": {1 << 20, 1}, "Gi": {1 << 30, 1}, "Ti": {1 << 40, 1}, "Pi": {1 << 50, 1},
 }
 
-// What YARN counts memory and CPU in.
+// YARN's units for memory and CPU.
 const (
 	mebibyte = 1 << 20 // bytes
 	core     = 1000    // millicores
@@ -29,17 +29,18 @@ var (
 	cores     = ratio{core, 1}     //nolint:gochecknoglobals // likewise
 )
 
-// role is what a quantity stands for; it says which way to err.
+// role is the meaning of a quantity; it decides the direction of rounding.
 type role uint8
 
 const (
-	roleLimit role = iota // at most: rounded down, unlimited is possible
+	roleLimit role = iota // a maximum: rounded down, may be unlimited
 	rolePromised
-	roleTaken // what is used or reserved: rounded up
+	roleTaken // use or reservation: rounded up
 )
 
-// quantity returns value units in base units, at most resource.MaxQuantity, and none if value is
-// negative. Unlimited is true for a limit that is YARN's word for none, or too large to count.
+// quantity converts value units to base units, capped at resource.MaxQuantity; a negative value is
+// zero. unlimited is true for a limit that has one of YARN's values for unlimited, or is too large
+// to count.
 func (r role) quantity(value int64, unit ratio) (quantity int64, unlimited bool) {
 	if r == roleLimit && (value == -1 || value == math.MaxInt32 || value == math.MaxInt64) {
 		return resource.MaxQuantity, true
@@ -61,8 +62,8 @@ func (r role) quantity(value int64, unit ratio) (quantity int64, unlimited bool)
 	return int64(base), false
 }
 
-// set returns v with a dimension. An unlimited dimension of a limit is not listed. A custom type
-// always is, because a missing one would mean none.
+// set returns v with a dimension. It leaves out an unlimited memory or cpu, but keeps a custom
+// type, because an absent one would mean zero.
 func (r role) set(v resource.Vector, dimension string, value int64, unit ratio) resource.Vector {
 	q, unlimited := r.quantity(value, unit)
 	if unlimited && (dimension == resource.Memory || dimension == resource.CPU) {
@@ -71,8 +72,8 @@ func (r role) set(v resource.Vector, dimension string, value int64, unit ratio) 
 	return v.With(dimension, q)
 }
 
-// list returns v with what Hadoop lists by the name of its type. A unit that Hadoop does not know,
-// a name that nobody could ask for, and more types than a vector has count as not listed.
+// list returns v with a resource from Hadoop's list of types. It ignores an unknown unit, a name
+// that no request could contain, and types beyond the limit of a vector.
 func (r role) list(v resource.Vector, a amount) resource.Vector {
 	unit, known := units[a.unit]
 	if !known || !a.there {
@@ -93,8 +94,7 @@ func (r role) list(v resource.Vector, a amount) resource.Vector {
 	return with
 }
 
-// share returns that many percent of a size, in MiB and whole cores as YARN counts them, rounded
-// down.
+// share returns percent of a size, rounded down to whole MiB and cores as in YARN.
 func share(percent float64, of resource.Vector) resource.Vector {
 	percent = min(max(percent, 0), 100)
 	part := func(total, unit int64) int64 {
@@ -115,6 +115,6 @@ func share(percent float64, of resource.Vector) resource.Vector {
 	return v
 }
 
-// nearly moves x up by what is lost in a percentage that went through 32 bits: a third of three
-// cores is 33.333332 %.
+// nearly increases x by the error of a percentage in 32 bits: a third of three cores is 33.333332
+// %.
 func nearly(x float64) float64 { return x + min(x*2.5e-7, 1e-3) }

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Quantities are exact, rounded to the side that errs safely, and never out of range.
+// Quantities are exact, rounded in the safe direction, and never out of range.
 func TestQuantityIsExact(t *testing.T) {
 	names := slices.Sorted(maps.Keys(units))
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,8 +42,8 @@ func TestQuantityIsExact(t *testing.T) {
 	})
 }
 
-// A share is never more than the whole, never less than a smaller share, and what ResourceManagers
-// make of thirds and sevenths in 32 bits is not lost.
+// A share is never more than the whole and never less than a smaller share. ResourceManagers round
+// thirds and sevenths to 32 bits; nothing is lost by that.
 func TestShareIsOfTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := resource.Vector{}.WithMemory(rapid.Int64Range(0, 1<<30).Draw(t, "MiB")<<20).

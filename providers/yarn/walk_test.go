@@ -12,11 +12,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// row is one line of an answer key: the figures of a queue in a partition, by column, as text. An
-// empty one is not said.
+// row is one line of an answer key: the figures of a queue in a partition, by column, as text.
+// Missing figures are empty.
 type row map[string]string
 
-// rowOf is what the decoder says, as a row.
+// rowOf converts the decoder's entry to a row.
 func rowOf(e Entry) row {
 	r := row{"path": e.Path, "partition": e.Partition, "state": e.State}
 	putVector(r, "effMin", e.Guaranteed)
@@ -49,8 +49,8 @@ func putVector(r row, column string, v *resource.Vector) {
 	}
 }
 
-// walk reads an answer a second time: all of it into memory, by the shapes that Hadoop documents,
-// and by nothing that the decoder has. It knows no repeated keys, which encoding/json drops.
+// walk is a second reader: it reads a whole answer into memory, by Hadoop's documentation and
+// without any code of the decoder. It does not support repeated keys, which encoding/json drops.
 func walk(t *testing.T, body []byte) []row {
 	t.Helper()
 	var answer struct {
@@ -130,7 +130,7 @@ func walkFair(q map[string]any) []row {
 	return rows
 }
 
-// elements returns the list, or the one thing in its place, that an object has by a name.
+// elements returns the list, or the single element in its place, in a field of an object.
 func elements(of any, name string) []map[string]any {
 	var list []map[string]any
 	switch value := object(of)[name].(type) {
@@ -167,9 +167,8 @@ func plain(value any) string {
 	}
 }
 
-// fromXML turns an answer in XML into what encoding/json would have made of it, were every list of
-// one a thing alone and every number quoted: the same queues in a shape that no fixture has in
-// JSON.
+// fromXML converts an answer in XML to the values that encoding/json produces, with a single
+// element for every list of one, and every number quoted. No JSON fixture has this form.
 func fromXML(t *testing.T, r io.Reader) map[string]any {
 	t.Helper()
 	d := xml.NewDecoder(r)

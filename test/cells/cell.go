@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Books are what a cell counts its engines with: a number in the simulation, or a real ledger.
+// Books count a cell's engines: a number in the simulation, or a real ledger.
 type Books interface {
-	// SetLimit changes the limit. What is in use stays, also above the limit.
+	// SetLimit changes the limit. Units in use stay in use, even above the limit.
 	SetLimit(now time.Duration, units int)
 	// Allocate grants a request, or refuses it if it does not fit into the limit now.
 	Allocate(now time.Duration, r Request) bool
-	// Release gives back what was granted to the request with this id.
+	// Release gives back the units granted to the request with this id.
 	Release(now time.Duration, id int)
-	// Used is the sum of what was granted and not given back.
+	// Used returns the sum of the granted units that were not given back.
 	Used() int
 }
 
@@ -43,24 +43,24 @@ func (c *count) Release(_ time.Duration, id int) {
 	delete(c.granted, id)
 }
 
-// clock is a clock that is fast or slow. Nobody sets it.
+// clock runs fast or slow and is never set.
 type clock struct {
 	offset time.Duration
-	speed  float64 // 1: as time
+	speed  float64 // 1: true time
 }
 
 func (c clock) at(now time.Duration) time.Duration {
 	return c.offset + time.Duration(float64(now)*c.speed)
 }
 
-// engine runs until it ends by itself or its lease does, also while its coordinator is away.
+// engine runs until its own end or the end of its lease, even while its coordinator is down.
 type engine struct {
 	Request
-	ends time.Duration // by true time
+	ends time.Duration // in true time
 }
 
-// Cell is one coordinator. Its waiting requests, its engines and the number of its last question
-// are stored; its share and its lease are not.
+// Cell is one coordinator. It stores its waiting requests, its engines and the number of its last
+// question, but not its share and its lease.
 type Cell struct {
 	name  int
 	books Books
@@ -68,15 +68,15 @@ type Cell struct {
 	lease time.Duration // by its own clock
 	stops bool
 
-	downUntil time.Duration // by true time
+	downUntil time.Duration // in true time
 	share     int
 	ends      time.Duration // of the lease, by its own clock
-	limit     int           // what the books have as their limit
+	limit     int           // the limit in the books
 
 	number   int
-	asked    time.Duration // when it last asked, by its own clock
+	asked    time.Duration // the time of its last question, by its own clock
 	answered bool
-	came     int // units of the requests that came since then
+	came     int // units of the requests that have arrived since then
 
 	waiting []Request
 	running []engine
@@ -89,21 +89,21 @@ const (
 	patience = 10 * time.Second
 )
 
-// has is what the cell may have in use before it gets an answer.
+// has returns the units that the cell may have in use before it gets an answer.
 func (c *Cell) has() int { return max(c.share, c.books.Used()) }
 
-// Crash loses what is not stored. An answer that is under way is to a question of nobody's.
+// Crash loses all state that is not stored. An answer in flight no longer matches a question.
 func (c *Cell) Crash(until time.Duration) {
 	c.downUntil, c.share, c.answered = until, 0, false
 	c.number, c.asked = c.number+1, -patience
 }
 
-// Step does what is due, and returns a question if the cell asks one. A cell that never asks has
+// Step does all due work, and returns a question if the cell asks one. A cell that never asks keeps
 // its share for ever.
 func (c *Cell) Step(now time.Duration, asks bool) (Question, bool) {
 	local := c.clock.at(now)
 	over := asks && local >= c.ends
-	if over && c.stops { // the agents see to it, whether the coordinator is there or not
+	if over && c.stops { // agents stop the engines even if the coordinator is down
 		for i := range c.running {
 			c.running[i].ends = min(c.running[i].ends, now)
 		}
@@ -149,7 +149,7 @@ func (c *Cell) setLimit(now time.Duration) {
 	}
 }
 
-// grant serves waiting requests in the order in which they came.
+// grant serves waiting requests in the order of arrival.
 func (c *Cell) grant(now time.Duration) {
 	for len(c.waiting) > 0 {
 		r := c.waiting[0]
@@ -165,7 +165,7 @@ func (c *Cell) grant(now time.Duration) {
 	}
 }
 
-// ask gives back what the cell does not need, and asks for what it lacks.
+// ask gives back unneeded units and asks for missing ones.
 func (c *Cell) ask(local time.Duration) Question {
 	q := Question{Cell: c.name, Number: c.number + 1, Used: c.books.Used(), Reserve: c.came + largest}
 	q.Needs = q.Used + c.needs()
@@ -175,7 +175,7 @@ func (c *Cell) ask(local time.Duration) Question {
 	return q
 }
 
-// Take takes an answer, if it is to the latest question and its lease has not ended on the way.
+// Take accepts an answer to the latest question, unless the lease has already ended.
 func (c *Cell) Take(now time.Duration, a Answer) {
 	if now < c.downUntil || a.Number != c.number || c.answered {
 		return
@@ -192,7 +192,7 @@ func (c *Cell) fix(share int) {
 	c.setLimit(0)
 }
 
-// inUse is what really runs.
+// inUse returns the units of the engines that really run.
 func (c *Cell) inUse(now time.Duration) (units int) {
 	for _, e := range c.running {
 		if e.ends > now {
@@ -202,7 +202,7 @@ func (c *Cell) inUse(now time.Duration) (units int) {
 	return units
 }
 
-// needs is what waits.
+// needs returns the units of the waiting requests.
 func (c *Cell) needs() (units int) {
 	for _, r := range c.waiting {
 		units += r.Units

@@ -12,22 +12,22 @@ import (
 
 func patterns() []Pattern { return []Pattern{Uniform, Skewed, Moving, Bursts} }
 
-// usual is how a world works that nothing happens to: leases of a minute, clocks that differ by 1
-// in 1,000, which is more than a clock does that NTP corrects.
+// usual is a world without faults: leases of a minute, and clocks whose speeds differ by 1 in
+// 1,000, which is more than for a clock that NTP corrects.
 func usual(cfg Config) Config {
 	cfg.Lease, cfg.Drift, cfg.Margin = time.Minute, 0.001, 0.001
 	return cfg
 }
 
-// faulty is one in which a cell crashes and is parted from the owner once an hour.
+// faulty is a world in which each cell crashes, and is partitioned from the owner, once an hour.
 func faulty(cfg Config) Config {
 	cfg = usual(cfg)
 	cfg.Faults = 1
 	return cfg
 }
 
-// Whatever happens, what cells use and may use is within the limit. When the faults and the demand
-// are over, and all engines have ended, one cell can have nearly all of the limit.
+// With any faults, the units that cells use or may use are within the limit. After the end of all
+// faults, demand and engines, one cell can have nearly all of the limit.
 func TestNoFaultOvercommitsTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cells := rapid.IntRange(1, 6).Draw(t, "cells")
@@ -66,7 +66,7 @@ func run(t interface{ Fatal(args ...any) }, w *World, seconds int) {
 	}
 }
 
-// The test above would notice an owner that gives a share again when its own clock says so.
+// The test above detects an owner that gives a share again as soon as its own clock says so.
 func TestAnOwnerThatTrustsItsClockOvercommitsTheLimit(t *testing.T) {
 	for seed := range uint64(100) {
 		w := NewWorld(Config{
@@ -81,14 +81,14 @@ func TestAnOwnerThatTrustsItsClockOvercommitsTheLimit(t *testing.T) {
 	t.Error("want one of 100 worlds in which the limit is overcommitted")
 }
 
-// A cell that is gone for good keeps its share until an operator gives it up, which works only when
-// its lease has ended.
+// A cell that is gone for good keeps its share until an operator gives it up, which works only
+// after the end of its lease.
 func TestTheShareOfACellThatIsGoneIsGivenUp(t *testing.T) {
 	w := NewWorld(usual(Config{Cells: 2, Limit: 100, Demand: 3, Seed: 1}))
 	run(t, w, 600)
 	gone := w.cells[0]
 	gone.Crash(1000 * time.Hour)
-	gone.running = nil // its machines are
+	gone.running = nil // its machines are gone, too
 	if w.owner.GiveUp(0) {
 		t.Error("a cell was given up that may have a lease")
 	}
@@ -105,8 +105,8 @@ func TestTheShareOfACellThatIsGoneIsGivenUp(t *testing.T) {
 	}
 }
 
-// One row for each pattern of demand and its size, for a hundred cells; each compares ways to
-// divide the limit, for the same demand. The first is one ledger that everybody asks.
+// One row for each pattern and size of demand, for a hundred cells. Each row compares ways to
+// divide the limit for the same demand. The first way is one ledger for all cells.
 func TestHundredCellsStrandLittle(t *testing.T) {
 	const cells, limit = 100, 10_000
 	type way struct {

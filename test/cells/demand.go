@@ -10,9 +10,9 @@ import (
 // Request asks for some units of the limit.
 type Request struct {
 	ID, Units int
-	Life      time.Duration // how long its engine runs
+	Life      time.Duration // the run time of its engine
 	Came      time.Duration
-	GivesUp   time.Duration // when nobody waits for it any more
+	GivesUp   time.Duration // when its caller stops waiting
 }
 
 // Requests have 1 to largest units, and their engines run for 1 to 10 minutes.
@@ -25,14 +25,14 @@ const (
 	waitsAtMost = 2 * time.Minute
 )
 
-// Pattern says which cells requests come to.
+// Pattern decides which cells requests come to.
 type Pattern int
 
 // The patterns of demand.
 const (
 	Uniform Pattern = iota // all cells alike
-	Skewed                 // cell n has a n-th of what the first one has
-	Moving                 // a tenth of the cells has four fifths of it; each 10 minutes another tenth
+	Skewed                 // cell n has one n-th of the first one's demand
+	Moving                 // each 10 minutes another tenth of the cells has four fifths
 	Bursts                 // 50 requests at once, to any cell
 )
 
@@ -51,17 +51,17 @@ func (p Pattern) String() string {
 	}
 }
 
-// demand draws requests. They depend on the seed only, not on what becomes of them.
+// demand draws requests. They depend only on the seed, not on the results.
 type demand struct {
 	random  *rand.Rand
 	pattern Pattern
 	cells   int
-	rate    float64   // requests a second
-	upTo    []float64 // of Skewed: the sum of the weights up to each cell
+	rate    float64   // requests per second
+	upTo    []float64 // for Skewed: the sum of the weights up to each cell
 	last    int       // id
 }
 
-// newDemand returns demand that would use so many units on average if all of it were granted.
+// newDemand returns demand that uses units on average if all of it is granted.
 func newDemand(seed uint64, p Pattern, cells int, units float64) *demand {
 	d := &demand{random: rand.New(rand.NewPCG(seed, 1)), pattern: p, cells: cells, rate: units / (meanUnits * meanLife)}
 	sum := 0.0
@@ -109,7 +109,7 @@ func (d *demand) cell(now time.Duration) int {
 	return d.random.IntN(d.cells)
 }
 
-// poisson draws a number with this mean, which is small.
+// poisson draws a number with a small mean.
 func (d *demand) poisson(mean float64) (n int) {
 	for p := d.random.Float64(); p > math.Exp(-mean); n++ {
 		p *= d.random.Float64()

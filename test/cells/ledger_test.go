@@ -18,7 +18,7 @@ const gib = 1 << 30
 
 var began = ledger.At(time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
 
-// ledgerBooks are a real ledger with hosts, and one rule: what tenant acme may use here.
+// ledgerBooks is a real ledger with hosts, and one rule: the limit of tenant acme in this cell.
 type ledgerBooks struct {
 	tb     testing.TB
 	ledger *ledger.Ledger
@@ -35,7 +35,7 @@ func newLedgerBooks(tb testing.TB, hosts int) *ledgerBooks {
 	}
 	b := &ledgerBooks{
 		tb: tb, rule: rule, labels: label.Of("tenant", "acme", "user", "alice"), ids: make(map[int]ledger.ID),
-		// Nobody reports and nobody confirms here: hosts and reservations do not end by themselves.
+		// No host reports and no engine confirms here, so hosts and reservations must not expire.
 		ledger: ledger.New(ledger.Config{Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour, CallerLiveBytes: 1 << 40}, placement.New(placement.Spread)),
 	}
 	available := int64(256 * gib)
@@ -61,7 +61,7 @@ func (b *ledgerBooks) must(err error) {
 	}
 }
 
-// stored does what a commit does.
+// stored does the work of a commit.
 func (b *ledgerBooks) stored(at ledger.Instant) {
 	changes := b.ledger.Changes()
 	b.ledger.Durable(at, changes.Revision)
@@ -95,7 +95,7 @@ func (b *ledgerBooks) Release(now time.Duration, id int) {
 	b.stored(at)
 }
 
-// Used is what the account of the rule says.
+// Used returns the use in the account of the rule.
 func (b *ledgerBooks) Used() int {
 	bytes := int64(0)
 	b.ledger.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
@@ -111,8 +111,8 @@ type grant struct {
 }
 
 // Five real ledgers with a hundred hosts each get the same demand and the same faults as five
-// numbers. They grant the same requests in the same seconds, and never more than the limit
-// together.
+// numbers. They grant the same requests in the same seconds, and never more than the limit in
+// total.
 func TestRealLedgersGrantWhatSimulatedCellsGrant(t *testing.T) {
 	const cells, hosts, limit = 5, 100, 500
 	for _, stops := range []bool{false, true} {
@@ -162,8 +162,8 @@ func TestRealLedgersGrantWhatSimulatedCellsGrant(t *testing.T) {
 	}
 }
 
-// inUse is what the ledgers have granted and not got back. If a coordinator is down, its ledger
-// does not hear of ends: then it is what runs there.
+// inUse returns the units that the ledgers have granted and not got back. If a coordinator is down,
+// its ledger does not learn of ends, so the engines that run there count instead.
 func inUse(w *World, ledgers []*ledgerBooks) (used int) {
 	for i, b := range ledgers {
 		if w.now < w.cells[i].downUntil {
@@ -175,8 +175,8 @@ func inUse(w *World, ledgers []*ledgerBooks) (used int) {
 	return used
 }
 
-// A share as the limit of a rule is not all that a cell needs: the ledger takes it for all that
-// there can ever be. ADR 55 says what has to change.
+// A cell needs more than its share as the limit of a rule: the ledger treats this limit as the most
+// that can ever be available. ADR 55 describes the necessary change.
 func TestALedgerCallsARequestImpossibleThatIsLargerThanTheShare(t *testing.T) {
 	b := newLedgerBooks(t, 1)
 	b.SetLimit(0, 2)

@@ -2,26 +2,26 @@ package cells
 
 import "time"
 
-// Question is what a cell tells the owner. Quantities are in units of the limit.
+// Question is a message from a cell to the owner. Quantities are in units of the limit.
 type Question struct {
 	Cell int
-	// Number rises with each question of a cell, over its crashes as well.
+	// Number increases with each question of a cell, even across crashes.
 	Number int
 	// Has is the cell's share. The cell does not raise it before it has an answer.
 	Has int
-	// Used is what its engines use, and Needs that and what its waiting requests ask for.
+	// Used is the use of its engines. Needs adds the units of its waiting requests.
 	Used, Needs int
-	// Reserve is what it would like to have for requests that have not come yet.
+	// Reserve is the number of units that it wants for future requests.
 	Reserve int
 }
 
-// Answer is a new share. It may be smaller than what the cell has.
+// Answer is a new share. It may be smaller than the cell's present share.
 type Answer struct {
 	Cell, Number int
 	Share        int
 }
 
-// Owner leases shares of one limit. All that it knows is stored before it answers.
+// Owner leases shares of one limit. It stores all its state before it answers.
 type Owner struct {
 	limit int
 	// safe is how long the owner waits, by its own clock, until a lease has ended everywhere.
@@ -29,24 +29,24 @@ type Owner struct {
 	stops bool
 	cells []account
 
-	least, most []int // by cell, of the present question; see fill
+	least, most []int // by cell, for the present question; see fill
 }
 
-// account is what the owner knows of one cell.
+// account is the owner's state about one cell.
 type account struct {
-	counted  int // no more than this can be in use there
+	counted  int // an upper bound of the units in use there
 	question Question
 	ends     time.Duration // of the lease, by the owner's clock
-	over     bool          // it has ended everywhere
+	over     bool          // the lease has ended everywhere
 }
 
-// NewOwner returns the owner of a limit over so many cells. A lease is safe to give again after
-// that time.
+// NewOwner returns the owner of a limit for a number of cells. After safe, an ended lease may be
+// given to another cell.
 func NewOwner(limit, cells int, safe time.Duration, stops bool) *Owner {
 	return &Owner{limit: limit, safe: safe, stops: stops, cells: make([]account, cells)}
 }
 
-// Answer answers a question, unless it has read a later one of that cell, or the same.
+// Answer answers a question, unless it has already read this one or a later one of that cell.
 func (o *Owner) Answer(now time.Duration, q Question) (Answer, bool) {
 	c := &o.cells[q.Cell]
 	if q.Number <= c.question.Number {
@@ -56,13 +56,13 @@ func (o *Owner) Answer(now time.Duration, q Question) (Answer, bool) {
 	c.counted = min(c.counted, q.Has)
 	wants, level := o.level(q)
 	share := min(max(q.Used, min(wants, level)), c.counted+o.free())
-	c.counted = max(c.counted, share) // until the answer is there the cell uses what it has
+	c.counted = max(c.counted, share) // the cell keeps its units until the answer arrives
 	c.ends, c.over = now+o.safe, false
 	return Answer{Cell: q.Cell, Number: q.Number, Share: share}, true
 }
 
-// level returns what the cell wants, and how much a cell may have that has less than it wants: the
-// same for all cells. If all together need more than there is, nobody has a reserve.
+// level returns the units that the cell wants, and the common level: the share of every cell that
+// wants more than the level. If the needs of all cells exceed the limit, no cell has a reserve.
 func (o *Owner) level(q Question) (wants, level int) {
 	wants = q.Needs + q.Reserve
 	if o.fill(true); o.sum(o.limit) <= o.limit {
@@ -81,11 +81,11 @@ func (o *Owner) level(q Question) (wants, level int) {
 			high = middle - 1
 		}
 	}
-	return wants, low + 1 // one more than the level, as long as there is a rest
+	return wants, low + 1 // one above the level while a rest remains
 }
 
-// fill notes what each cell has at least and wants at most. What is counted for a cell that does
-// not answer stays where it is.
+// fill computes each cell's minimum and its wish. For a cell whose lease is over, both are the
+// counted units.
 func (o *Owner) fill(reserve bool) {
 	least, most := o.least[:0], o.most[:0]
 	for i := range o.cells {
@@ -102,7 +102,7 @@ func (o *Owner) fill(reserve bool) {
 	o.least, o.most = least, most
 }
 
-// sum is what cells have together if nobody has more than level, except what is in use.
+// sum returns the total of the shares if the level caps every cell, except for units in use.
 func (o *Owner) sum(level int) (sum int) {
 	for i, least := range o.least {
 		sum += max(least, min(o.most[i], level))
@@ -118,8 +118,8 @@ func (o *Owner) free() int {
 	return free
 }
 
-// Expire ends leases. If engines are stopped with their lease, the shares are free again.
-// Otherwise they are counted until the cell asks again, or the operator gives it up.
+// Expire ends leases. If engines are stopped with their lease, the shares are free again. Otherwise
+// they are counted until the cell asks again or an operator gives it up.
 func (o *Owner) Expire(now time.Duration) {
 	for i := range o.cells {
 		c := &o.cells[i]
@@ -129,7 +129,7 @@ func (o *Owner) Expire(now time.Duration) {
 	}
 }
 
-// GiveUp is an operator's word that nothing runs in a cell any more. It is refused while the
+// GiveUp is an operator's statement that nothing runs in a cell any more. It is refused while the
 // cell may still have a lease.
 func (o *Owner) GiveUp(cell int) bool {
 	if c := &o.cells[cell]; c.over {
@@ -138,8 +138,7 @@ func (o *Owner) GiveUp(cell int) bool {
 	return o.cells[cell].over
 }
 
-// Restart is what an owner does that was away: it does not know for how long, so that all leases
-// count from now.
+// Restart resets an owner that was down for an unknown time: all leases count from now.
 func (o *Owner) Restart(now time.Duration) {
 	for i := range o.cells {
 		if c := &o.cells[i]; !c.over {

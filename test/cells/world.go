@@ -10,28 +10,28 @@ import (
 // Config describes a world. The unit of time is a second.
 type Config struct {
 	Cells, Limit int
-	// Sources is how many cells the demand is drawn for; 0: as many as there are. With one cell
-	// and many sources that cell has all of it.
+	// Sources is the number of cells in the demand; 0: the real number. With one cell and many
+	// sources, that cell has all of the demand.
 	Sources int
-	Demand  float64 // what all of it would use, as a part of the limit
+	Demand  float64 // the use if all is granted, as a fraction of the limit
 	Pattern Pattern
 	Seed    uint64
-	// Split divides the limit once and for all. Nobody asks then.
+	// Split divides the limit once and for all. Cells then ask no questions.
 	Split bool
 	// Lease is how long a share lasts without another answer.
 	Lease time.Duration
-	// Stops says that engines are stopped when the lease of their cell ends. Otherwise what they
-	// use is counted until the cell is heard of again.
+	// Stops says that engines are stopped when the lease of their cell ends. Otherwise their units
+	// are counted until the cell asks again.
 	Stops bool
-	// Drift is by how much a clock may be fast or slow, as a part. Margin is what the owner allows
-	// for that.
+	// Drift is the largest relative error of a clock's speed. Margin is the owner's allowance for
+	// it.
 	Drift, Margin float64
-	// Faults is how many times an hour each cell crashes, and how many times it is parted from the
-	// owner; each for up to 10 minutes. Messages are then lost or repeated, 1 of 100.
+	// Faults is the number of crashes, and of partitions from the owner, per cell and hour; each
+	// lasts up to 10 minutes. One in 100 messages is then lost, and one in 100 is repeated.
 	Faults float64
 	// Books makes the books of a cell. Nil: numbers.
 	Books func(cell int) Books
-	// Granted is told of each grant. Nil: nobody is.
+	// Granted is called for each grant, unless it is nil.
 	Granted func(now time.Duration, cell int, r Request)
 }
 
@@ -39,27 +39,27 @@ type Config struct {
 type World struct {
 	cfg    Config
 	now    time.Duration
-	random *rand.Rand // of everything but the demand
+	random *rand.Rand // for everything but the demand
 	demand *demand
 	owner  *Owner
-	clock  clock // the owner's
+	clock  clock // of the owner
 	cells  []*Cell
 
 	ownerDownUntil time.Duration
 	partedUntil    []time.Duration
 	messages       []message
-	inUse          []int // what really runs in each cell
+	inUse          []int // the real use of each cell
 	figures        Figures
 }
 
-// message is under way: a question if Answer.Number is 0.
+// message is in flight: a question if answer.Number is 0.
 type message struct {
 	arrives  time.Duration
 	question Question
 	answer   Answer
 }
 
-// Figures are sums over seconds, from the time on when they are Reset.
+// Figures are sums over seconds since the last Reset.
 type Figures struct {
 	seconds, used, stranded float64
 	worst                   float64
@@ -69,17 +69,17 @@ type Figures struct {
 	limit                   float64
 }
 
-// Used is what is in use on average, as a part of the limit.
+// Used returns the average use, as a fraction of the limit.
 func (f *Figures) Used() float64 { return f.used / f.seconds / f.limit }
 
-// Stranded is what some cells have and do not use while requests in others lack it, on average, as
-// a part of the limit.
+// Stranded returns the average of the units that are idle in some cells while requests in others
+// lack them, as a fraction of the limit.
 func (f *Figures) Stranded() float64 { return f.stranded / f.seconds / f.limit }
 
-// WorstStranded is the most that was stranded at any time, as a part of the limit.
+// WorstStranded returns the maximum of the stranded units, as a fraction of the limit.
 func (f *Figures) WorstStranded() float64 { return f.worst / f.limit }
 
-// Waited is how long a request waited that was granted, on average.
+// Waited returns the average waiting time of a granted request.
 func (f *Figures) Waited() time.Duration { return f.waited / time.Duration(max(1, f.grants)) }
 
 // MessagesPerSecond counts questions and answers.
@@ -116,13 +116,13 @@ func (w *World) newClock() clock {
 	return clock{time.Duration(w.random.Int64N(int64(time.Hour))), 1 + w.cfg.Drift*(2*w.random.Float64()-1)}
 }
 
-// Reset begins the figures again.
+// Reset restarts the figures.
 func (w *World) Reset() { w.figures = Figures{limit: float64(w.cfg.Limit)} }
 
-// Figures are those since Reset.
+// Figures returns the figures since Reset.
 func (w *World) Figures() *Figures { return &w.figures }
 
-// Step is one second. The error is a rule that was broken.
+// Step advances by one second. The error is a broken rule.
 func (w *World) Step() error {
 	w.now += time.Second
 	w.breakThings()
@@ -146,7 +146,7 @@ func (w *World) Step() error {
 	return w.check()
 }
 
-// breakThings draws crashes and partitions. The owner fares like a cell.
+// breakThings draws crashes and partitions. The owner fails like a cell.
 func (w *World) breakThings() {
 	if w.cfg.Faults == 0 {
 		return
@@ -169,7 +169,7 @@ func (w *World) breakThings() {
 	}
 }
 
-// send puts a message on its way, for up to 2 seconds.
+// send sends a message, which takes up to 2 seconds.
 func (w *World) send(m message) {
 	w.figures.messages++
 	copies := 1
@@ -184,7 +184,7 @@ func (w *World) send(m message) {
 	for range copies {
 		m.arrives = w.now + time.Duration(w.random.IntN(3))*time.Second
 		if w.cfg.Faults > 0 && w.random.IntN(100) == 0 {
-			m.arrives += time.Duration(w.random.IntN(300)) * time.Second // it was stuck somewhere
+			m.arrives += time.Duration(w.random.IntN(300)) * time.Second // it is stuck somewhere
 		}
 		w.messages = append(w.messages, m)
 	}
@@ -220,7 +220,7 @@ func (w *World) granted(now time.Duration, cell int, r Request) {
 	}
 }
 
-// measure compares what is idle in some cells with what others lack.
+// measure compares the idle units of some cells with the missing units of others.
 func (w *World) measure() {
 	used, idle, lacking := 0, w.owner.free(), 0
 	if w.cfg.Split {
@@ -239,8 +239,8 @@ func (w *World) measure() {
 	f.seconds, f.used, f.stranded, f.worst = f.seconds+1, f.used+float64(used), f.stranded+stranded, max(f.worst, stranded)
 }
 
-// check holds the rules: what the owner counts is within the limit, and covers all that is in use
-// and all that a cell could still take into use.
+// check verifies the rules: the units that the owner counts are within the limit, and cover all
+// units that are in use or that a cell may still take into use.
 func (w *World) check() error {
 	if free := w.owner.free(); free < 0 {
 		return fmt.Errorf("%s: the owner counts %d more than the limit", w.now, -free)

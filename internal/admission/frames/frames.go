@@ -41,8 +41,8 @@ const (
 func (s *Scanner) IsHTTP2() bool { return s.protocol == isHTTP2 }
 
 // Scan takes the next bytes, and returns how many streams begin in them. A stream begins with the
-// end of the header of its first frame. Light is how many frames begin in them that are no DATA, or
-// DATA so short that it may bring nothing.
+// end of the header of its first frame. light is how many frames begin in them that are not DATA,
+// or are DATA so short that they may be useless.
 func (s *Scanner) Scan(p []byte) (begun, light int) {
 	for s.protocol == unknown && len(p) > 0 {
 		if p[0] != preface[s.seen] {

@@ -46,22 +46,7 @@ func AmountText(dimension string, n int64) string {
 }
 
 // MemoryText is exact if the exact number is short.
-func MemoryText(bytes int64) string {
-	if bytes == 0 {
-		return "0"
-	}
-	exact := resource.FormatMemory(bytes)
-	digits := 0
-	for _, r := range exact {
-		if r >= '0' && r <= '9' {
-			digits++
-		}
-	}
-	if digits <= 4 {
-		return exact
-	}
-	return resource.ApproximateMemory(bytes)
-}
+func MemoryText(bytes int64) string { return resource.ReadableMemory(bytes) }
 
 // Optional writes a quantity that may be unset.
 func Optional(dimension string, n *int64) string {

@@ -464,8 +464,9 @@ type Allocation struct {
 	// grant, or the renewal, is durable. For a waiting request, when its wait is over. For a lease
 	// that was lost with its host, until when a renewal brings it back.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Why it is in this state, in words: if somebody has ended it with a reason, that reason.
-	// Everybody who may read the allocation sees it.
+	// Why it is in this state, in words: if somebody has ended it with a reason, that reason. Of a
+	// request that waits: what it waits for now, and what it lacks there; events have what it began
+	// to wait for. Everybody who may read the allocation sees it.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The ledger's revision at its last transition.
 	Revision uint64 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`

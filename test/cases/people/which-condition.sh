@@ -50,3 +50,24 @@ says 'cores=8,disk=ssd,zone=b' 0 hosts -o wide
 says 'cores=8,disk=ssd,zone=b' 0 hosts h1
 says '--show-labels' 0 hosts --help
 says 'cores=8,disk=ssd,zone=b' 0 hosts --show-labels
+
+say 'what a waiting request lacks'
+for host in h1 h2 h3; do b allocate -m 150MiB -c 300m -l user=bob --host "$host" --ttl 1h >/dev/null; done
+# waits WANT FLAGS...: a request that waits says so in the list, by its id and when it is made.
+waits() {
+  local want=$1 id
+  shift
+  b allocate -l user=alice --wait 1h --async -o json "$@" >"$WORK/out" 2>&1 || fault "allocate $*: $(cat "$WORK/out")"
+  grep -qF -- "$want" "$WORK/out" || fault "allocate $* does not say \"$want\": $(cat "$WORK/out")"
+  id=$(grep -oE '"id": "[0-9a-z]+"' "$WORK/out" | head -n 1 | cut -d '"' -f 4)
+  says "$want" 0 allocations "$id"
+  says "$want" 0 allocations --label user=alice
+  b release "$id" >/dev/null
+}
+waits 'the closest, lacks 50MiB of memory' -m 100MiB -c 10m
+waits 'the closest, lacks 50MiB of memory and 0.2 cores' -m 100MiB -c 300m
+waits 'h1, the closest, lacks 0.1 cores' -m 8MiB -c 200m --require 'cores<16,zone in (a, b)'
+waits 'h3, the closest, lacks 20MiB of memory' -m 70MiB -c 10m --require zone=c --avoid gpu=1
+waits 'waits for host h2, which lacks 20MiB of memory' -m 70MiB -c 10m --host h2
+b host cordon h1 --reason maintenance >/dev/null
+waits 'h1, the closest, is cordoned: maintenance' -m 8MiB -c 10m --require zone=b
