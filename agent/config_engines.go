@@ -62,8 +62,25 @@ type RemoteConfig struct {
 	// shadow, docker, lxd, libvirt, systemd-journal), as far as the host has them; [] denies none.
 	DeniedGroups []string `yaml:"deniedGroups" reload:"live"`
 	// Programs are the absolute paths of the programs that may be started, and that may look
-	// whether an engine is ready. With a list no script is started. Default: any.
+	// whether an engine is ready. With a list no script is started, Environment.Allowed has another
+	// default, and a program that its account can change is refused. Arguments and the working
+	// directory stay the caller's: a shell in the list allows everything. Default: any.
 	Programs []string `yaml:"programs" reload:"live"`
+	// Environment says which variables such engines have.
+	Environment RemoteEnvironmentConfig `yaml:"environment"`
+}
+
+// RemoteEnvironmentConfig says which variables engines have that callers elsewhere have started.
+type RemoteEnvironmentConfig struct {
+	// Allowed are the names of the variables that a launch may set, by itself or as a secret; LC_*
+	// stands for all that begin with LC_. A launch that sets another one is refused. Default: any;
+	// with a list of programs it is LANG, LC_* and TZ, because variables such as LD_PRELOAD, PATH
+	// or BASH_ENV have a program execute other code. [] allows none.
+	Allowed []string `yaml:"allowed" reload:"live"`
+	// Set are variables that every such engine has, such as SPARK_HOME. They count as set for a
+	// launch that requires them. A launch may replace one if it may set a variable of that name.
+	// Users of engines can read them. Default: none.
+	Set map[string]string `yaml:"set" reload:"live"`
 }
 
 // PolicyConfig is what is done about some engines.

@@ -28,6 +28,7 @@ type metrics struct {
 	vetoed     prometheus.Counter
 	ended      prometheus.Counter
 	stopsAsked *prometheus.CounterVec // by outcome
+	reads      *prometheus.CounterVec // by code
 	degraded   *prometheus.GaugeVec   // by source
 	degradedMu sync.Mutex
 }
@@ -52,11 +53,14 @@ func newMetrics(a *Agent, registry *prometheus.Registry) (*metrics, error) {
 		stopsAsked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "over_use_stops_total", Help: "Stops that a coordinator was asked for because of over-use.",
 		}, []string{"outcome"}),
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "bursar", Subsystem: "agent", Name: "output_readers_total", Help: "Readers of engines' output on the agent's own sockets, by how they ended.",
+		}, []string{"code"}),
 		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "degraded", Help: "1 for each source of measurement that could not be read.",
 		}, []string{"source"}),
 	}
-	for _, collector := range []prometheus.Collector{m.calls, m.syncs, m.saves, m.measures, m.vetoed, m.ended, m.stopsAsked, m.degraded, (*gauges)(a)} {
+	for _, collector := range []prometheus.Collector{m.calls, m.syncs, m.saves, m.measures, m.vetoed, m.ended, m.stopsAsked, m.reads, m.degraded, (*gauges)(a)} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
@@ -88,6 +92,17 @@ func (m *metrics) synced(took time.Duration, err error) {
 
 func (m *metrics) stopAsked(err error) { m.stopsAsked.WithLabelValues(outcomeOf(err)).Inc() }
 
+// outputRead counts a reader of an engine's output.
+func (m *metrics) outputRead(err error) { m.reads.WithLabelValues(codeOf(err)).Inc() }
+
+// codeOf is the code of an answer.
+func codeOf(err error) string {
+	if err != nil {
+		return connect.CodeOf(err).String()
+	}
+	return "ok"
+}
+
 func (m *metrics) measured(took time.Duration, degraded map[string]string, ended int) {
 	m.measures.Observe(took.Seconds())
 	m.ended.Add(float64(ended))
@@ -116,12 +131,8 @@ func (m *metrics) interceptor() connect.UnaryInterceptorFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 			began := time.Now()
 			response, err := next(ctx, request)
-			code := "ok"
-			if err != nil {
-				code = connect.CodeOf(err).String()
-			}
 			_, procedure, _ := strings.Cut(strings.TrimPrefix(request.Spec().Procedure, "/"), "/")
-			m.calls.WithLabelValues(procedure, code).Observe(time.Since(began).Seconds())
+			m.calls.WithLabelValues(procedure, codeOf(err)).Observe(time.Since(began).Seconds())
 			return response, err
 		}
 	}

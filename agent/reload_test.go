@@ -107,6 +107,14 @@ func effects() map[string]struct {
 			func(c *Config) { c.Engines.Remote.Programs = []string{"/bin/true"} },
 			func(a *Agent, _ *watching) any { p := a.forOrders(); return len(p.Programs) }, 1,
 		},
+		"engines.remote.environment.allowed": {
+			func(c *Config) { c.Engines.Remote.Environment.Allowed = []string{"LC_*"} },
+			func(a *Agent, _ *watching) any { p := a.forOrders(); return len(p.Variables) }, 1,
+		},
+		"engines.remote.environment.set": {
+			func(c *Config) { c.Engines.Remote.Environment.Set = map[string]string{"SPARK_HOME": "/opt/spark"} },
+			func(a *Agent, _ *watching) any { return a.forOrders().Set["SPARK_HOME"] }, "/opt/spark",
+		},
 		"workDirs": {
 			func(c *Config) { c.WorkDirs = []WorkDir{{Path: "/", MinFree: "100%", MinFreeInodes: "100%"}} },
 			func(a *Agent, _ *watching) any { return known(a).Sample().GetRefusal() != "" }, true,

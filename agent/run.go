@@ -144,7 +144,7 @@ func (a *Agent) connect() {
 		State: a.state, Engines: a.engines, Reports: a.reports, Cgroups: a.cgroups, Meter: deps.Meter, Opener: opener,
 		Allocations: deps.Allocations, Waiting: deps.Waiting, Upstream: deps.Engines, Users: a.users, Logs: a.logs, Admit: a.socket.Admitted.Wait, Settings: a.forCallers,
 		MeasureDue: a.measureDue, SyncDue: a.syncDue, FreshMemory: a.readFreshMemory, Vetoed: a.countVeto,
-		Background: a.running.Go, Log: a.log,
+		OutputRead: a.metrics.outputRead, Background: a.running.Go, Log: a.log,
 	})
 	a.orders = orders.New(orders.Options{
 		HostID: a.HostID, State: a.state, Hosts: deps.Hosts, Engines: a.engines, Users: a.users, Policy: a.forOrders, SyncDue: a.syncDue,

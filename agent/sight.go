@@ -41,7 +41,7 @@ func (c Config) Notes() (notes []string) {
 	if note := s.heldNote(); note != "" {
 		notes = append(notes, note)
 	}
-	notes = append(notes, s.policyNotes()...)
+	notes = append(append(notes, s.policyNotes()...), s.Engines.Remote.notes()...)
 	meter, err := host.NewMeter(s.meterOptions())
 	if err != nil {
 		return notes

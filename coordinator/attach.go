@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -20,17 +23,7 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 		return err
 	}
 	// Through the loop: a coordinator that does not lead has no orders.
-	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
-		h, there := l.Host(req.GetHostId())
-		switch {
-		case !there:
-			return h, &ledger.NotFoundError{What: "host", ID: req.GetHostId()}
-		case req.GetIncarnation() < h.Incarnation:
-			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: req.GetIncarnation(), Have: h.Incarnation}
-		}
-		return h, nil
-	})
-	if err != nil {
+	if err := s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err != nil {
 		return err
 	}
 	auth.Parked(ctx)
@@ -74,10 +67,12 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 	case *bursarv1.AnswerRequest_Failed:
 		err = s.launcher.Failed(ctx, ledger.LaunchFailed{
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
-			Reason: wire.CleanText(result.Failed.GetReason()), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
+			Reason: cmp.Or(wire.CleanText(result.Failed.GetReason()), "its agent gives no reason"), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
-		s.signals.Answered(req.GetHostId(), req.GetNumber(), wire.CleanText(result.Signaled.GetProblem()))
+		if err = s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err == nil {
+			s.signals.Answered(req.GetHostId(), id.String(), req.GetNumber(), wire.CleanText(result.Signaled.GetProblem()))
+		}
 	default:
 		err = wire.FieldError("result", "", "started, begun, failed or signaled")
 	}
@@ -87,11 +82,29 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 	return answer, nil
 }
 
+// isNewest refuses an agent of a host that is not known, and one that a newer agent has replaced.
+func (s *hostService) isNewest(ctx context.Context, host string, incarnation uint64) error {
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+		h, there := l.Host(host)
+		switch {
+		case !there:
+			return h, &ledger.NotFoundError{What: "host", ID: host}
+		case incarnation < h.Incarnation:
+			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: incarnation, Have: h.Incarnation}
+		}
+		return h, nil
+	})
+	return err
+}
+
 // isOwnHost refuses an agent that speaks for another host than its own.
 func isOwnHost(ctx context.Context, host, what string) error {
 	actor := auth.ActorOf(ctx)
 	if actor.Effective() == identity.Agent && actor.Host != host {
-		return &ledger.DeniedError{Actor: actor.Name, Wanted: what + " of host " + host}
+		return &access.DeniedError{
+			Actor: actor.Name, What: fmt.Sprintf("%s of host %s: its identity is for host %q", what, host, actor.Host),
+			Want: fmt.Sprintf("hostId: %s, or a token (certificate) of the agent of %s", actor.Host, host),
+		}
 	}
 	return nil
 }

@@ -130,13 +130,21 @@ func wasUsable(a *ledger.Allocation) bool {
 // startError says that no engine can be used.
 type startError struct{ allocation ledger.Allocation }
 
+// Error names each try once: the reason of an allocation is usually that of its last try.
 func (e *startError) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "the engine did not start: allocation %s is %s: %s", e.allocation.ID, e.allocation.State, e.allocation.Reason)
-	if launch := e.allocation.Launch(); launch != nil {
+	fmt.Fprintf(&text, "the engine did not start: allocation %s is %s", e.allocation.ID, e.allocation.State)
+	reason := e.allocation.Reason
+	if launch := e.allocation.Launch(); launch != nil && len(launch.Tries) > 0 {
 		for i := range launch.Tries {
 			fmt.Fprintf(&text, "; on host %s: %s", launch.Tries[i].HostID, launch.Tries[i].Reason)
 		}
+		if strings.HasSuffix(reason, launch.Tries[len(launch.Tries)-1].Reason) {
+			reason = ""
+		}
+	}
+	if reason != "" {
+		text.WriteString("; " + reason)
 	}
 	return text.String()
 }

@@ -228,6 +228,34 @@ func TestAStartGoesToAnotherHostIfNothingWasExecuted(t *testing.T) {
 	}
 }
 
+// A host whose file does not allow the engine is not asked again. The error names each try once.
+func TestAStartThatEachHostRefusesNamesEachTryOnce(t *testing.T) {
+	c := newAuthServer(t)
+	c.addHosts(t)
+	agents := map[string]*orderedAgent{"h1": c.attach(t, "agent1", "h1"), "h2": c.attach(t, "agent2", "h2")}
+	alice := c.visit(t, "alice")
+	for reason, want := range map[string]string{"account \"etl\" is denied": "account \"etl\" is denied", "": "its agent gives no reason", strings.Repeat("x", 600): "xxx"} {
+		req := startRequest("job")
+		req.Request.RequestId = ""
+		answer := alice.begin(t, req)
+		for range 2 {
+			select {
+			case order := <-agents["h1"].orders:
+				agents["h1"].failed(t, order, reason)
+			case order := <-agents["h2"].orders:
+				agents["h2"].failed(t, order, reason)
+			}
+		}
+		_, err := answer()
+		expect(t, "refused by both", err, connect.CodeFailedPrecondition, want)
+		for _, host := range []string{"on host h1: " + want, "on host h2: " + want} {
+			if n := strings.Count(err.Error(), host); n != 1 {
+				t.Errorf("%q is there %d times: %v", host, n, err)
+			}
+		}
+	}
+}
+
 // An engine that is not ready is stopped. Without retries the caller hears so.
 func TestAnEngineThatIsNotReadyFailsItsStart(t *testing.T) {
 	c := newAuthServer(t)

@@ -8,12 +8,15 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -264,6 +267,69 @@ func TestALeaderThatDoesNotKnowAStandbyIsNotItsCallersFault(t *testing.T) {
 	}
 }
 
+// A signal must not be sent twice. If the leader may have ordered it before it ended, the standby
+// does not answer UNAVAILABLE, after which clients repeat the call.
+func TestASignalThatTheLeaderMayHaveOrderedIsNotRepeated(t *testing.T) {
+	var calls atomic.Int32
+	f := ledBy(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == bursarv1connect.EngineServiceSignalProcedure {
+			calls.Add(1)
+		}
+		panic(http.ErrAbortHandler)
+	})
+	c, err := client.New(f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Engines().Signal(t.Context(), &bursarv1.SignalRequest{Id: "a1", Signal: bursarv1.Signal_SIGNAL_USR1})
+	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), "the signal may have been sent, or not") || calls.Load() != 1 {
+		t.Errorf("%v after %d calls, want one, whose effect is not known", err, calls.Load())
+	}
+}
+
+// A leader that cannot be reached has ordered nothing: the client goes on.
+func TestASignalThatNoLeaderHasGotMayBeRepeated(t *testing.T) {
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	m.pin(standbys[0], "http://"+nobody.Addr().String())
+	_, err = bursarv1connect.NewEngineServiceClient(http.DefaultClient, standbys[0].url).Signal(t.Context(), &bursarv1.SignalRequest{Id: "a1", Signal: bursarv1.Signal_SIGNAL_USR1})
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("got %v, want UNAVAILABLE", err)
+	}
+}
+
+// A leader that is replaced while it has a signal may have ordered it.
+func TestASignalAtALeaderThatIsReplacedIsNotRepeated(t *testing.T) {
+	t.Parallel() // it waits
+	has, ends := make(chan struct{}), make(chan struct{})
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	f := m.ledBy(t, standbys[0], func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == bursarv1connect.EngineServiceSignalProcedure {
+			close(has)
+			<-ends
+		}
+	})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := bursarv1connect.NewEngineServiceClient(http.DefaultClient, f.url).Signal(context.WithoutCancel(t.Context()), &bursarv1.SignalRequest{Id: "a1", Signal: bursarv1.Signal_SIGNAL_USR1})
+		answered <- err
+	}()
+	<-has
+	m.pin(f, "http://127.0.0.1:9")
+	err := <-answered
+	close(ends)
+	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), "may have been sent") {
+		t.Errorf("got %v, want that it may have been sent", err)
+	}
+}
+
 // During an upgrade the version before may lead. Its server does not know the path of a call that
 // is new. If it does not know one that every version has, it is no coordinator.
 func TestALeaderOfTheVersionBeforeDoesNotHaveEveryCall(t *testing.T) {
@@ -289,13 +355,19 @@ func TestALeaderOfTheVersionBeforeDoesNotHaveEveryCall(t *testing.T) {
 // ledBy returns a standby that takes a server for the leader.
 func ledBy(t *testing.T, leader http.HandlerFunc) *fixture {
 	t.Helper()
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	return m.ledBy(t, standbys[0], leader)
+}
+
+// ledBy has a standby take a server for the leader.
+func (m *team) ledBy(t *testing.T, standby *fixture, leader http.HandlerFunc) *fixture {
+	t.Helper()
 	server := httptest.NewUnstartedServer(leader)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	server.Start()
 	t.Cleanup(server.Close)
-	m := startTeam(t, 2)
-	_, standbys := m.led()
-	m.pin(standbys[0], server.URL)
-	return standbys[0]
+	m.pin(standby, server.URL)
+	return standby
 }

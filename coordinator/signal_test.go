@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,4 +217,32 @@ func TestStopsAreOrderedAtOnce(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// An agent that a newer one has replaced says nothing of an order to the newer one, and neither
+// does an answer about another allocation.
+func TestOnlyTheNewestAgentAnswersASignal(t *testing.T) {
+	c := newAuthServer(t)
+	c.addHosts(t)
+	id, other := c.engine(t), c.engine(t)
+	alice := c.visit(t, "alice")
+	g := c.watchful(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := alice.engines.Signal(t.Context(), &bursarv1.SignalRequest{Id: id, Signal: bursarv1.Signal_SIGNAL_USR1})
+		done <- err
+	}()
+	order := g.next(t).GetSignal()
+	answer := func(incarnation uint64, id, problem string) error {
+		_, err := g.hosts.Answer(t.Context(), &bursarv1.AnswerRequest{
+			HostId: "h1", Incarnation: incarnation, AllocationId: id, Number: order.GetNumber(),
+			Result: &bursarv1.AnswerRequest_Signaled{Signaled: &bursarv1.SignalDone{Problem: problem}},
+		})
+		return err
+	}
+	expect(t, "an older agent", answer(0, id, "older"), connect.CodeAborted, "incarnation 0")
+	if err := errors.Join(answer(1, other, "another allocation"), answer(1, id, "this one")); err != nil {
+		t.Error(err)
+	}
+	expect(t, "its answer", <-done, connect.CodeFailedPrecondition, "host h1: this one")
 }

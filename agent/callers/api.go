@@ -64,6 +64,8 @@ type Options struct {
 	FreshMemory func(ctx context.Context)
 	// Vetoed is told of each grant that this host has refused.
 	Vetoed func(grant *bursarv1.Allocation, refused tracker.Refusal)
+	// OutputRead is told how a reader of an engine's output has ended.
+	OutputRead func(err error)
 	// Background runs a function that the agent waits for before it ends.
 	Background func(f func())
 	Log        *slog.Logger
@@ -86,11 +88,13 @@ type API struct {
 	measureDue, syncDue  *loops.Wakeup
 	freshMemory          func(ctx context.Context)
 	vetoed               func(grant *bursarv1.Allocation, refused tracker.Refusal)
+	outputRead           func(err error)
 	background           func(f func())
 	log                  *slog.Logger
 
 	waits    *waitStreams // of requests that wait
 	detached detachedCalls
+	denials  denials
 	// unconfirmed are the reservations of callers that will confirm a process; guarded by the lock
 	// of state, by id
 	unconfirmed map[string]*unconfirmed

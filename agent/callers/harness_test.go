@@ -37,6 +37,7 @@ func newSubject(o Options, hosts bursarv1connect.HostServiceClient) *subject {
 	o.State.Open(nil, "boot-1", 1)
 	o.State.Begin(tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{}))
 	o.MeasureDue, o.SyncDue, o.Background = loops.NewWakeup(time.Now()), loops.NewWakeup(time.Now()), s.running.Go
+	o.OutputRead = func(error) {}
 	o.FreshMemory, o.Vetoed = func(context.Context) {}, func(*bursarv1.Allocation, tracker.Refusal) {}
 	if o.Settings == nil {
 		o.Settings = func() Settings { return Settings{HostID: "h1", Patience: 10 * time.Second} }

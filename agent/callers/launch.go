@@ -86,8 +86,7 @@ func (a *API) mayLaunch(c *socket.Caller, request *bursarv1.LaunchRequest, alloc
 	id := allocation.GetId()
 	switch on := allocation.GetHostId(); {
 	case on != a.settings().HostID && on != "":
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s is on host %s: ask that host's agent; this is the agent of %s", id, on, a.settings().HostID))
+		return a.elsewhere(id, on)
 	case id != request.GetId():
 		return refusal.Invalid("id", request.GetId(), "the whole id of an allocation")
 	case allocation.GetCaller() != c.Actor.Name && !c.Actor.MayActAs(convert.RightsOf(allocation)):

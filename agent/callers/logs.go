@@ -26,9 +26,13 @@ type Logs interface {
 
 // Logs sends the output of an engine of this host to a caller on it, without a coordinator as far
 // as that is possible.
-func (s engineService) Logs(ctx context.Context, request *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) error {
+func (s engineService) Logs(ctx context.Context, request *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) (err error) {
 	a := s.API
 	c := socket.CallerOf(ctx)
+	defer func() {
+		a.auditDenied(c, "logs", request.GetId(), err)
+		a.outputRead(err)
+	}()
 	if c == nil || c.TCP {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("output is read over the agent's socket alone"))
 	}
@@ -65,8 +69,11 @@ func (a *API) mayReadOutput(ctx context.Context, c *socket.Caller, id string) er
 		return err
 	}
 	allocation := answer.msg.GetAllocation()
-	if on := allocation.GetHostId(); on != a.settings().HostID {
-		return connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %q: want one of host %s, or Logs of a coordinator", id, on, a.settings().HostID))
+	switch on := allocation.GetHostId(); {
+	case on == "":
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s has no host yet: want an engine that runs, or has run, on this host", id))
+	case on != a.settings().HostID:
+		return a.elsewhere(id, on)
 	}
 	if user := convert.RightsOf(allocation); !access.MaySeeOutput(c.Actor, user) {
 		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf(

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	switch {
 	case err == nil:
 		if on := answer.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
-			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.GetAllocation().GetId(), on, a.settings().HostID))
+			return nil, connect.NewError(connect.CodeNotFound, a.onHost(answer.GetAllocation().GetId(), on)) // as of one that is not there
 		}
 		return answer, nil
 	case connect.CodeOf(err) != connect.CodeUnavailable:

@@ -11,7 +11,7 @@ func New(o Options) *API {
 	return &API{
 		state: o.State, engines: o.Engines, reports: o.Reports, cgroups: o.Cgroups, meter: o.Meter, opener: o.Opener,
 		allocations: o.Allocations, waiting: o.Waiting, upstream: o.Upstream, users: o.Users, admit: o.Admit, settings: o.Settings,
-		logs: o.Logs, measureDue: o.MeasureDue, syncDue: o.SyncDue, freshMemory: o.FreshMemory, vetoed: o.Vetoed, background: o.Background, log: o.Log,
+		logs: o.Logs, measureDue: o.MeasureDue, syncDue: o.SyncDue, freshMemory: o.FreshMemory, vetoed: o.Vetoed, background: o.Background, outputRead: o.OutputRead, log: o.Log,
 		waits: newWaitStreams(o.Waiting, o.Allocations, o.Background, o.Log), unconfirmed: make(map[string]*unconfirmed),
 	}
 }

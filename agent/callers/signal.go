@@ -17,8 +17,9 @@ import (
 
 // Signal sends a signal to the main process of an engine of this host. No coordinator needs to
 // answer.
-func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalRequest) (*bursarv1.SignalResponse, error) {
+func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalRequest) (_ *bursarv1.SignalResponse, err error) {
 	a, c := s.API, socket.CallerOf(ctx)
+	defer func() { a.auditDenied(c, "signal", request.GetId(), err) }()
 	if c == nil || c.TCP {
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("signals are sent over the agent's socket alone"))
 	}
@@ -87,9 +88,14 @@ func (a *API) noEngine(ctx context.Context, id string) error {
 	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s: %s: want an engine that runs on this host", id, state))
 }
 
-// elsewhere refuses a call about another host's allocation, and says whom to ask.
+// elsewhere refuses a call about another host's allocation.
 func (a *API) elsewhere(id, host string) error {
-	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf(
+	return connect.NewError(connect.CodeFailedPrecondition, a.onHost(id, host))
+}
+
+// onHost says that an allocation is another host's, and whom to ask.
+func (a *API) onHost(id, host string) error {
+	return fmt.Errorf(
 		"allocation %s is on host %s, and this is the agent of %s: ask that host's agent, or a coordinator with a token or a certificate of your own (BURSAR_ADDR and BURSAR_TOKEN_FILE for the command line)",
-		id, host, a.settings().HostID))
+		id, host, a.settings().HostID)
 }

@@ -33,6 +33,8 @@ type Launch struct {
 	RequiredVariables, RequiredFiles []string
 	// Ready says when the engine is ready. Nil: as soon as it has begun.
 	Ready *bursarv1.Readiness
+	// Unchangeable refuses a program, also that of Ready, which User can change.
+	Unchangeable bool
 	// CallerUID is the uid of the caller, which may ask again, and Caller its name for the log.
 	CallerUID uint32
 	Caller    string
@@ -116,7 +118,7 @@ func (s *Engines) start(ctx context.Context, l Launch, check *ready.Spec) (start
 		ID: id, User: l.User, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
 		Logs:   launch.Logs{Directory: logs.GetDirectory(), MaxBytes: logs.GetMaxBytes(), Keep: logs.Keep},
 		Limits: limits, Note: launch.Note{Caller: l.CallerUID, User: l.User.Name, UID: l.User.UID, Ready: storedCheck(check)},
-		Look: lookOf(check, l.directory()), Script: l.Script, RequiredVariables: l.RequiredVariables, RequiredFiles: l.RequiredFiles,
+		Look: lookOf(check, l.directory()), Script: l.Script, RequiredVariables: l.RequiredVariables, RequiredFiles: l.RequiredFiles, Unchangeable: l.Unchangeable,
 		Added: map[string]string{
 			client.EnvAllocationID: id,
 			client.EnvMemoryBytes:  strconv.FormatInt(entitled.GetMemoryBytes(), 10),

@@ -27,24 +27,9 @@ func (s *Engines) Signal(ctx context.Context, id string, signal bursarv1.Signal,
 	if err != nil {
 		return &SignalError{id, err.Error()}
 	}
-	held, ended, pid := false, false, int32(0)
-	s.state.Locked(func(t *tracker.Tracker) {
-		var grant *bursarv1.Allocation
-		grant, held = t.Get(id)
-		pid, ended = grant.GetProcess().GetPid(), t.Ended(id) != nil
-	})
-	p, known := s.ownProcess(id)
-	switch {
-	case ended:
-		return &SignalError{id, "its engine has ended"}
-	case !held:
-		return &SignalError{id, "this host has no such engine"}
-	case pid == 0:
-		return &SignalError{id, "the agent knows no process of it"}
-	case !known:
-		return &SignalError{id, onlyHeardOf}
-	case s.Launching(id): // its process waits: a signal would end it before it has begun
-		return &SignalError{id, "its engine has not begun yet"}
+	p, err := s.Reachable(id)
+	if err != nil {
+		return err
 	}
 	root := process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}
 	err = s.opener.Signal(root, p.Uid, wanted) //nolint:protogetter // nil says that it is not known
@@ -56,6 +41,32 @@ func (s *Engines) Signal(ctx context.Context, id string, signal bursarv1.Signal,
 	}
 	s.log.InfoContext(ctx, "an engine was sent a signal", "audit", true, "order", "signal", "allocation_id", id, "pid", root.PID, "signal", signal.String(), "caller", by)
 	return nil
+}
+
+// Reachable returns the process of an engine that this agent may signal and stop, as the agent
+// itself has found it. The error, a *SignalError, says why it may not: no coordinator's word is
+// enough.
+func (s *Engines) Reachable(id string) (*bursarv1.Process, error) {
+	held, ended, pid := false, false, int32(0)
+	s.state.Locked(func(t *tracker.Tracker) {
+		var grant *bursarv1.Allocation
+		grant, held = t.Get(id)
+		pid, ended = grant.GetProcess().GetPid(), t.Ended(id) != nil
+	})
+	p, known := s.ownProcess(id)
+	switch {
+	case ended:
+		return nil, &SignalError{id, "its engine has ended"}
+	case !held:
+		return nil, &SignalError{id, "this host has no such engine"}
+	case pid == 0:
+		return nil, &SignalError{id, "the agent knows no process of it"}
+	case !known:
+		return nil, &SignalError{id, onlyHeardOf}
+	case s.Launching(id): // its process waits: a signal would end it before it has begun
+		return nil, &SignalError{id, "its engine has not begun yet"}
+	}
+	return p, nil
 }
 
 // numberOf is the system's number of a signal. Coordinators of a later version may know others.

@@ -71,17 +71,10 @@ func probe(program string) error {
 
 // interpreter is the program that runs a script; empty: the kernel runs it, or cannot be asked.
 func interpreter(program string) (string, error) {
-	file, err := os.OpenFile(program, os.O_RDONLY|unix.O_NONBLOCK, 0) //nolint:gosec // as its user
+	head, err := headOf(program)
 	if err != nil {
-		return "", nil // it may be executed and not read
+		return "", nil // it may be executed and not read; the kernel says what is wrong
 	}
-	defer file.Close()
-	head := make([]byte, shebang)
-	n, err := io.ReadFull(file, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", nil // the kernel says what is wrong
-	}
-	head = head[:n]
 	if !bytes.HasPrefix(head, []byte("#!")) {
 		if bytes.HasPrefix(head, []byte("\x7fELF")) || otherFormats() {
 			return "", nil
@@ -96,6 +89,21 @@ func interpreter(program string) (string, error) {
 		return "", nil // from the working directory, as the kernel has it
 	}
 	return name, nil
+}
+
+// headOf is the beginning of a program.
+func headOf(program string) ([]byte, error) {
+	file, err := os.OpenFile(program, os.O_RDONLY|unix.O_NONBLOCK, 0) //nolint:gosec // as its user
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	defer file.Close()
+	head := make([]byte, shebang)
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	return head[:n], nil
 }
 
 // otherFormats reports whether the kernel may know other programs than its own and scripts.

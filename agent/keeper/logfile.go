@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/agent/output/folder"
 	"github.com/bursar/bursar/agent/output/offsets"
 )
 
@@ -15,7 +17,10 @@ import (
 // and may let others do so.
 const logMode = 0o600
 
-var errNoFile = errors.New("there is something else than a file")
+var (
+	errLinked = errors.New("has another name too, maybe in a folder of another user: want a file with one")
+	errMoving = errors.New("is replaced all the time")
+)
 
 // logFile is output that goes to a file until that is full, and then to the next. Bytes that
 // cannot be written are dropped and counted: the engine must not wait for room on a disk. It is
@@ -51,25 +56,84 @@ func newLogFile(dir int, name, id string, log Log) *logFile {
 	return &logFile{dir: dir, name: name, max: log.MaxBytes, keep: log.Keep, fd: -1, offsets: offsets.NewWriter(dir, name, id, log.MaxBytes, log.Keep)}
 }
 
-// open opens the file to append to it. It follows no link, and opens nothing but a file.
+// open opens the file to append to it, or makes it. It follows no link, and opens nothing but a
+// regular file of this user.
 func (l *logFile) open() error {
-	// Nonblocking, for the case that it is a FIFO: opening one would wait for its reader.
-	flags := unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	fd, err := unix.Openat(l.dir, l.name, flags, logMode)
+	fd, stat, err := l.openOrMake()
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
-	var stat unix.Stat_t
-	if err = unix.Fstat(fd, &stat); err == nil && stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errNoFile
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", l.name, err), unix.Close(fd))
-	}
 	if stat.Mode&0o7777 != logMode {
-		_ = unix.Fchmod(fd, logMode) // the mode of another user's file is that user's business
+		_ = unix.Fchmod(fd, logMode) // a file system may have modes of its own
 	}
 	l.fd, l.inode, l.size, l.done, l.known = fd, stat.Ino, stat.Size, false, nothing
+	return nil
+}
+
+// openOrMake opens the file, which is regular, of this user, and without other names. The file that
+// it makes has the user that the file system gives it.
+func (l *logFile) openOrMake() (int, unix.Stat_t, error) {
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	for range 8 {
+		var stat unix.Stat_t
+		err := unix.Fstatat(l.dir, l.name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		missing := errors.Is(err, unix.ENOENT)
+		more := 0
+		if missing {
+			more = unix.O_CREAT | unix.O_EXCL
+		} else if err == nil {
+			err = checkLog(&stat) // before the open, which may do something to a device
+		}
+		if err != nil && !missing {
+			return -1, stat, err
+		}
+		fd, err := unix.Openat(l.dir, l.name, flags|more, logMode)
+		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) && !missing {
+			continue // another program has made or removed it
+		}
+		if err != nil {
+			return -1, stat, err //nolint:wrapcheck // the caller names the file
+		}
+		if err = unix.Fstat(fd, &stat); err == nil && !missing {
+			err = checkLog(&stat)
+		}
+		if err != nil {
+			return -1, stat, errors.Join(err, unix.Close(fd))
+		}
+		return fd, stat, nil
+	}
+	return -1, unix.Stat_t{}, errMoving
+}
+
+// checkLog refuses a file that output must not be added to.
+func checkLog(stat *unix.Stat_t) error {
+	if err := folder.Check(stat, uint32(os.Geteuid())); err != nil { //nolint:gosec // a uid
+		return err //nolint:wrapcheck // the caller names the file
+	}
+	if stat.Nlink > 1 {
+		return errLinked
+	}
+	return nil
+}
+
+// checkOthers refuses a folder of another user in which a file of a third one stands where rotation
+// or the offsets put theirs: these would replace it, or could not, and a reader would refuse it.
+func (l *logFile) checkOthers() error {
+	own := uint32(os.Geteuid()) //nolint:gosec // a uid
+	var stat unix.Stat_t
+	if err := unix.Fstat(l.dir, &stat); err != nil || stat.Uid == own {
+		return err //nolint:wrapcheck // the caller names the folder
+	}
+	names := []string{offsets.Name(l.name), offsets.NewName(l.name)}
+	for i := range l.keep {
+		names = append(names, offsets.Older(l.name, i+1))
+	}
+	for _, name := range names {
+		err := unix.Fstatat(l.dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		if err == nil && stat.Uid != own {
+			return fmt.Errorf("%s: %w", name, &folder.StrangerError{UID: stat.Uid, Want: own})
+		}
+	}
 	return nil
 }
 

@@ -106,6 +106,9 @@ func TestLogsGoOnWhereTheyEnded(t *testing.T) {
 	if err := os.Chmod(filepath.Join(spec.Log.Directory, "stdout"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chown(filepath.Join(spec.Log.Directory, "stdout"), nobody, nobody); os.Geteuid() == 0 && err != nil {
+		t.Fatal(err)
+	}
 	run(t, spec).end()
 	if got := said(t, spec, "stdout"); got != "first\nsecond\n" {
 		t.Errorf("%q", got)

@@ -43,6 +43,9 @@ type Spec struct {
 	Script []byte `json:"script,omitempty"`
 	// RequiredFiles are absolute paths at which something must be before the engine is started.
 	RequiredFiles []string `json:"required_files,omitempty"`
+	// Unchangeable refuses a program that the user of the keeper can change, and a command of Look
+	// alike: then the agent knows what is executed by its path.
+	Unchangeable bool `json:"unchangeable,omitempty"`
 	// Environment is all of it, as KEY=value.
 	Environment []string `json:"environment"`
 	// WorkingDirectory is absolute.

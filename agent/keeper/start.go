@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/output/folder"
 )
 
 // usualPath is where programs are looked for if there is no PATH.
@@ -53,7 +55,10 @@ func notStarted(err error) Started {
 }
 
 func newEngine(spec Spec) (*engine, error) {
-	dir, err := unix.Open(spec.Log.Directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := folder.Open(spec.Log.Directory, unix.O_RDONLY)
+	if stranger, ok := errors.AsType[*folder.StrangerError](err); ok {
+		return nil, &refusal{FieldLogs, spec.Log.Directory, "a path without links of other users: " + stranger.Short(), errors.New("leads through a link of another user")}
+	}
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
@@ -65,8 +70,12 @@ func newEngine(spec Spec) (*engine, error) {
 	}
 	e := &engine{stdout: newLogFile(dir, "stdout", spec.ID, spec.Log), stderr: newLogFile(dir, "stderr", spec.ID, spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
-		if err := file.open(); err != nil && !full(err) {
-			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, where " + file.name + " is a file or nothing", err}
+		err := file.open()
+		if err == nil || full(err) {
+			err = file.checkOthers()
+		}
+		if err != nil {
+			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, with no files of others: " + err.Error(), err}
 		}
 		if file.fd >= 0 {
 			file.describe() // a reader must not take the offsets of an earlier engine for this one's
@@ -80,6 +89,9 @@ func newEngine(spec Spec) (*engine, error) {
 		return nil, err
 	}
 	if err := e.find(spec); err != nil {
+		return nil, err
+	}
+	if err := checkUnchangeable(spec, e.program.path); err != nil {
 		return nil, err
 	}
 	if err := e.start(spec); err != nil {

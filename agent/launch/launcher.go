@@ -83,6 +83,8 @@ type Request struct {
 	// RequiredVariables must be set, and not empty, and RequiredFiles must be there, as User sees
 	// them: else nothing is executed.
 	RequiredVariables, RequiredFiles []string
+	// Unchangeable refuses a program, also that of Look, which User can change.
+	Unchangeable bool
 	// Limits are those of the engine's cgroup; nil: it needs none of its own.
 	Limits *cgroup.Limits
 	// Added are variables that the agent sets. They replace those of Environment.
@@ -162,7 +164,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
 		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines, Hold: true,
-		Look: r.Look, Script: r.Script, RequiredFiles: r.RequiredFiles,
+		Look: r.Look, Script: r.Script, RequiredFiles: r.RequiredFiles, Unchangeable: r.Unchangeable,
 	}
 	if len(r.Script) > 0 {
 		spec.Command = append([]string{keeper.ScriptName}, r.Command...)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/output/folder"
 )
 
 const (
@@ -18,8 +20,6 @@ const (
 	mostBytes = 1 << 20
 	chunk     = 32 << 10
 )
-
-var errNoFile = errors.New("is no regular file")
 
 // stream follows one of the files that a keeper writes the output of its engine to. A file that is
 // full gets another name, and the keeper goes on in a new one.
@@ -112,18 +112,19 @@ func (s *stream) skipTo(offset int64) {
 	s.lines.skip()
 }
 
-// open opens a file from its beginning. It follows no link, and opens nothing but a regular file.
+// open opens a file from its beginning. It follows no link, and opens nothing but a regular file
+// of this user.
 func (s *stream) open(path string) (unix.Stat_t, error) {
 	var stat unix.Stat_t
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
-		return stat, errNoFile
+		return stat, folder.ErrIrregular
 	}
 	if err != nil {
 		return stat, err //nolint:wrapcheck // the caller names the stream
 	}
-	if err = unix.Fstat(fd, &stat); err == nil && stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errNoFile
+	if err = unix.Fstat(fd, &stat); err == nil {
+		err = folder.Check(&stat, uint32(os.Geteuid())) //nolint:gosec // a uid
 	}
 	if err != nil {
 		return stat, errors.Join(err, unix.Close(fd))

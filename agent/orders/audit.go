@@ -58,6 +58,6 @@ func reasonOf(err error) string {
 // isShown reports whether people elsewhere hear the value of a field. Of a script the field has the
 // interpreter alone.
 func isShown(field string) bool {
-	return slices.Contains([]string{"command[0]", "script", "readiness.port"}, field) ||
+	return slices.Contains([]string{"command[0]", "ready.command.command[0]", "script", "readiness.port"}, field) ||
 		strings.HasPrefix(field, "required_files[") || strings.HasPrefix(field, "required_variables[")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"strings"
 	"sync"
@@ -36,13 +35,14 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about 
 		return nil, err //nolint:wrapcheck // says it
 	}
 	defer done()
-	grant, user, err := t.grantAndAccount(ctx, order, spec)
+	policy := t.Policy()
+	grant, user, err := t.grantAndAccount(ctx, order, func(ctx context.Context) (osuser.User, error) { return t.allowed(ctx, &policy, spec, secrets) })
 	about.caller = grant.GetCaller()
 	if err != nil {
 		return nil, err
 	}
 	request := &bursarv1.LaunchRequest{
-		Id: grant.GetId(), Command: spec.GetCommand(), Environment: environmentOf(spec, secrets, grant), WorkingDirectory: spec.GetWorkingDirectory(),
+		Id: grant.GetId(), Command: spec.GetCommand(), Environment: policy.environmentOf(spec, secrets, grant), WorkingDirectory: spec.GetWorkingDirectory(),
 		User: user.Name, Logs: spec.GetLogs(), Limit: spec.GetLimit(),
 	}
 	if err := callers.CheckLaunch(request); err != nil {
@@ -51,6 +51,7 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about 
 	_, logs, err := t.Engines.Launch(ctx, engine.Launch{
 		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: &confirmer{t, order},
 		Script: spec.GetScript(), RequiredVariables: spec.GetRequiredVariables(), RequiredFiles: spec.GetRequiredFiles(), Ready: spec.GetReady(),
+		Unchangeable: len(policy.Programs) > 0,
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it
@@ -65,13 +66,15 @@ const noCaller = ^uint32(0)
 
 // grantAndAccount waits for the grant of an order, and asks for its account meanwhile. A grant that
 // has come is returned with the error about the account.
-func (t *Taker) grantAndAccount(ctx context.Context, order *bursarv1.LaunchOrder, spec *bursarv1.LaunchSpec) (*bursarv1.Allocation, osuser.User, error) {
+func (t *Taker) grantAndAccount(
+	ctx context.Context, order *bursarv1.LaunchOrder, account func(context.Context) (osuser.User, error),
+) (*bursarv1.Allocation, osuser.User, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var user osuser.User
 	var refused error
 	var lookup sync.WaitGroup
-	lookup.Go(func() { user, refused = t.allowed(ctx, spec) })
+	lookup.Go(func() { user, refused = account(ctx) })
 	grant, err := t.grant(ctx, order)
 	if err != nil {
 		cancel()
@@ -117,15 +120,17 @@ func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursar
 }
 
 // allowed is the account that an engine runs as, if this host allows it.
-func (t *Taker) allowed(ctx context.Context, spec *bursarv1.LaunchSpec) (osuser.User, error) {
-	policy := t.Policy()
+func (t *Taker) allowed(ctx context.Context, policy *Policy, spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets) (osuser.User, error) {
 	if err := checkSpec(spec); err != nil {
 		return osuser.User{}, err
 	}
 	if err := policy.allowsPrograms(spec); err != nil {
 		return osuser.User{}, err
 	}
-	return t.account(ctx, &policy, spec.GetAccount())
+	if err := policy.allowsEnvironment(spec, secrets); err != nil {
+		return osuser.User{}, err
+	}
+	return t.account(ctx, policy, spec.GetAccount())
 }
 
 // The bounds of a LaunchSpec, as its contract has them.
@@ -181,26 +186,3 @@ func (c *confirmer) Confirm(ctx context.Context, request *bursarv1.ConfirmReques
 
 // Release implements engine.Coordinator: the try has failed, and nothing was executed.
 func (c *confirmer) Release(context.Context, *bursarv1.ReleaseRequest) error { return nil }
-
-// environmentOf is the environment of an engine, without those of the agent.
-func environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets, grant *bursarv1.Allocation) map[string]string {
-	environment := make(map[string]string, len(spec.GetEnvironment())+len(secrets.GetVariables())+len(grant.GetLabels()))
-	for key, value := range grant.GetLabels() {
-		environment[labelVariable(key)] = value
-	}
-	maps.Copy(environment, spec.GetEnvironment())
-	maps.Copy(environment, secrets.GetVariables())
-	return environment
-}
-
-// labelVariable is the variable of a label: BURSAR_LABEL_ and the key, with an underscore in the
-// place of each character that a variable cannot have.
-func labelVariable(key string) string {
-	name := []byte("BURSAR_LABEL_" + key)
-	for i, c := range name {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			name[i] = '_'
-		}
-	}
-	return string(name)
-}

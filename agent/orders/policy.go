@@ -23,6 +23,11 @@ type Policy struct {
 	GroupsByDefault bool
 	// Programs are the absolute paths of the programs that may be executed; none: any.
 	Programs []string
+	// Variables are the names of the variables that a launch may set; a * at the end of one stands
+	// for anything. Nil: any if Programs is empty, otherwise HarmlessVariables.
+	Variables []string
+	// Set are variables that every engine has, by their names.
+	Set map[string]string
 	// Trusted are names and uids of accounts that may act for others on this host. No engine runs
 	// as one of them.
 	Trusted []string

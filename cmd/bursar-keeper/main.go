@@ -12,6 +12,9 @@ import (
 
 func main() {
 	hold.Wait() // the arguments are those of an engine's command then
+	if code, asked := keeper.Explain(os.Args); asked {
+		os.Exit(code)
+	}
 	if look.Asked(os.Args) {
 		os.Exit(look.Main())
 	}

@@ -84,8 +84,9 @@ func (a *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := CallerOf(ctx)
 		ctx, stop := a.watchRights(ctx, c)
-		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, newAuditedStream(conn, c.Actor, a.redactor, a.code)))))
-		a.audit.recordAnswer(conn.Spec().Procedure, c, nil, a.code(err))
+		stream := newAuditedStream(conn, c.Actor, a.redactor, a.code)
+		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, stream))))
+		a.audit.recordAnswer(conn.Spec().Procedure, c, stream.first, a.code(err))
 		return err
 	}
 }
@@ -103,10 +104,11 @@ type auditedStream struct {
 	redactor *redactor
 	code     func(error) error
 	shared   sharing
+	first    any // message that was received: what the call is about; nil: none was
 }
 
 func newAuditedStream(conn connect.StreamingHandlerConn, actor identity.Actor, r *redactor, code func(error) error) *auditedStream {
-	return &auditedStream{conn, actor, r, code, newSharing(r, actor)}
+	return &auditedStream{conn, actor, r, code, newSharing(r, actor), nil}
 }
 
 // Send implements connect.StreamingHandlerConn.
@@ -123,6 +125,9 @@ func (s *auditedStream) Send(message any) error {
 func (s *auditedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
+	}
+	if s.first == nil {
+		s.first = message
 	}
 	return s.code(checkOwnHost(s.actor, message))
 }

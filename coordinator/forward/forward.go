@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -151,12 +152,18 @@ func allowsStale(message any) bool {
 
 // callerError converts the leader's error for the caller: code, message and details, without
 // headers. If the leader did not answer, the result of the call is unknown. If the leader has the
-// previous version, which lacks the procedure, the error says so, and the caller can do without.
+// previous version, which lacks the procedure, the error says so, and the caller can do without. If
+// a call that must not be repeated may have had its effect, the code is not UNAVAILABLE, because
+// clients repeat such calls.
 func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(context.Cause(ctx), f.peers.notLeading) {
+	over := errors.Is(context.Cause(ctx), f.peers.notLeading)
+	if isOnce(procedure) && mayHaveArrived(err) && (over || !connect.IsWireError(err) && ctx.Err() == nil) {
+		return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the leader %s has not answered: the signal may have been sent, or not", to.url))
+	}
+	if over {
 		return fmt.Errorf("%w: the lead has gone from %s to another coordinator", f.peers.notLeading, to.url)
 	}
 	answer, ok := errors.AsType[*connect.Error](err)
@@ -178,4 +185,10 @@ func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure str
 		passed.AddDetail(detail)
 	}
 	return passed
+}
+
+// mayHaveArrived reports whether the leader may have got a call that has failed.
+func mayHaveArrived(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return !ok || dial.Op != "dial"
 }

@@ -74,6 +74,12 @@ func isBetween(procedure string) bool {
 	return procedure == bursarv1connect.EngineServiceOrderLogsProcedure
 }
 
+// isOnce reports whether a call must not be made a second time if the first may have had its
+// effect: an engine that gets SIGHUP or SIGUSR1 twice does something twice.
+func isOnce(procedure string) bool {
+	return procedure == bursarv1connect.EngineServiceSignalProcedure
+}
+
 // isNew reports whether the previous version lacks a procedure: whether it is not in
 // proto/baseline.binpb.
 func isNew(procedure string) bool {

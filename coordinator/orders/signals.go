@@ -52,8 +52,8 @@ type Signals struct {
 
 // signal is one that an agent has to answer.
 type signal struct {
-	host   string
-	answer chan string // takes one element: the problem, if there is one
+	host, allocation string
+	answer           chan string // takes one element: the problem, if there is one
 }
 
 // NewSignals makes one. Its numbers begin anywhere: an answer to an order of an earlier leader says
@@ -66,7 +66,7 @@ func NewSignals(hub *Hub) *Signals {
 // The error is a *NotAttachedError if nothing was sent, a *ProblemError, an *UnansweredError, or
 // that of ctx.
 func (s *Signals) Send(ctx context.Context, host string, epoch uint64, order *bursarv1.SignalOrder) error {
-	mine := &signal{host: host, answer: make(chan string, 1)}
+	mine := &signal{host: host, allocation: order.GetAllocationId(), answer: make(chan string, 1)}
 	order.Number = s.begin(mine)
 	defer s.end(order.GetNumber())
 	if err := s.hub.Offer(host, &bursarv1.AttachResponse{Epoch: epoch, Order: &bursarv1.AttachResponse_Signal{Signal: order}}); err != nil {
@@ -101,12 +101,13 @@ func (s *Signals) end(number uint64) {
 	delete(s.pending, number)
 }
 
-// Answered takes over what the agent of a host says of a signal. Nobody waits any more for one that
-// is not known, and another host's agent says nothing of it.
-func (s *Signals) Answered(host string, number uint64, problem string) {
+// Answered takes over what the agent of a host says of a signal for an allocation. Nobody waits any
+// more for one that is not known, and an answer for another host or allocation says nothing of it.
+// The caller has made sure that the agent is the host's newest.
+func (s *Signals) Answered(host, allocation string, number uint64, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if waits := s.pending[number]; waits != nil && waits.host == host {
+	if waits := s.pending[number]; waits != nil && waits.host == host && waits.allocation == allocation {
 		select {
 		case waits.answer <- problem:
 		default: // it was answered

@@ -88,15 +88,16 @@ func TestOnlyItsHostAnswersForASignal(t *testing.T) {
 		var s *Signals
 		answer := func(order *bursarv1.AttachResponse) error {
 			if number := order.GetSignal().GetNumber(); number != 0 {
-				s.Answered("h2", number, "")
-				s.Answered("h1", number+1, "")
-				s.Answered("h1", number, "no such process")
-				s.Answered("h1", number, "")
+				s.Answered("h2", "a1", number, "")
+				s.Answered("h1", "a2", number, "")
+				s.Answered("h1", "a1", number+1, "")
+				s.Answered("h1", "a1", number, "no such process")
+				s.Answered("h1", "a1", number, "")
 			}
 			return nil
 		}
 		s = NewSignals(attachedHub(t, answer))
-		err := s.Send(t.Context(), "h1", 1, &bursarv1.SignalOrder{})
+		err := s.Send(t.Context(), "h1", 1, &bursarv1.SignalOrder{AllocationId: "a1"})
 		if problem, ok := errors.AsType[*ProblemError](err); !ok || problem.Problem != "no such process" {
 			t.Errorf("%v", err)
 		}

@@ -27,6 +27,9 @@ var readOnce = map[string]string{
 	"environment":              "variables of a program",
 	"basePath":                 "a part of a URL",
 	"engines.logDir":           "a folder that is written to",
+	"engines.remote.programs":  "a program is started anew for each engine",
+
+	"engines.remote.environment.allowed": "names of variables",
 }
 
 // Each setting that names a file is in the manual's table of files that are read again, or above

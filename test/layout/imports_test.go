@@ -32,7 +32,7 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/look", "agent/loops", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/refusal", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/cgroup", "agent/keeper", "agent/look", "agent/loops", "agent/output/folder", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/refusal", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch", "agent/hoststate", "agent/machine"},
 		{"agent/output"},
 		{"agent/socket", "agent/contain", "agent/ready"},
@@ -111,7 +111,7 @@ func computing() [][2]string {
 // small are the packages of programs that run in many processes: they import the standard library,
 // golang.org/x/sys and each other.
 func small() []string {
-	return []string{"agent/keeper", "agent/look", "agent/output/offsets", "agent/output/reading", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
+	return []string{"agent/keeper", "agent/look", "agent/output/folder", "agent/output/offsets", "agent/output/reading", "cmd/bursar-keeper", "internal/hold", "internal/processtable"}
 }
 
 // shunned are pairs of a program and a library that it must not have in it, by whatever way.

@@ -51,6 +51,9 @@ type Entry struct {
 // Name is the file name of the offsets of a stream.
 func Name(stream string) string { return "." + stream + ".offsets" }
 
+// NewName is the name of a file of offsets that is about to replace the one before.
+func NewName(stream string) string { return Name(stream) + ".new" }
+
 // Older is the name of the i-th older log file of a stream; the newest file is the 0th.
 func Older(stream string, i int) string {
 	if i == 0 {

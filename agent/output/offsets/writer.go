@@ -168,7 +168,7 @@ func (w *Writer) append(e Entry) error {
 
 // replace makes the file anew, with the entries that are needed and another one.
 func (w *Writer) replace(e Entry) error {
-	next := Name(w.stream) + ".new"
+	next := NewName(w.stream)
 	flags := unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(w.dir, next, flags, mode)
 	if errors.Is(err, unix.EEXIST) && unix.Unlinkat(w.dir, next, 0) == nil {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	outputfolder "github.com/bursar/bursar/agent/output/folder"
 	"github.com/bursar/bursar/agent/output/offsets"
 )
 
@@ -19,7 +20,10 @@ type folder struct {
 }
 
 func openFolder(name, stream string) (*folder, error) {
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := outputfolder.Open(name, unix.O_PATH)
+	if stranger, ok := errors.AsType[*outputfolder.StrangerError](err); ok {
+		return nil, wrong(Stranger, "%s: %v", name, stranger)
+	}
 	if err != nil {
 		return nil, failed(name, err)
 	}
@@ -66,13 +70,14 @@ func (f *folder) look(name string) (unix.Stat_t, error) {
 }
 
 func (f *folder) judge(name string, stat *unix.Stat_t) error {
+	err := outputfolder.Check(stat, f.uid)
 	switch {
-	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
-		return wrong(Irregular, "%s is no regular file", path.Join(f.path, name))
-	case stat.Uid != f.uid:
-		return wrong(Stranger, "%s is a file of uid %d: want one of the engine's user, uid %d", path.Join(f.path, name), stat.Uid, f.uid)
+	case err == nil:
+		return nil
+	case errors.Is(err, outputfolder.ErrIrregular):
+		return wrong(Irregular, "%s %v", path.Join(f.path, name), err)
 	}
-	return nil
+	return wrong(Stranger, "%s %v", path.Join(f.path, name), err)
 }
 
 // find opens the log file with an inode, under whichever name it has by now. The keeper moves

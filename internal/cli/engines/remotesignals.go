@@ -90,6 +90,8 @@ func (s *remoteSignals) pass(ctx context.Context, id string, sig syscall.Signal)
 		}
 	case connect.CodeOf(err) == connect.CodeUnimplemented && isEnd(sig):
 		s.stopEngine(ctx, id, "its caller got "+name)
+	case connect.CodeOf(err) == connect.CodeDeadlineExceeded && connect.IsWireError(err):
+		r.c.Sayf("bursar: %s may have been passed on, or not: %s", name, r.c.Message(err))
 	default:
 		r.c.Sayf("bursar: %s was not passed on: %s", name, r.c.Message(err))
 	}

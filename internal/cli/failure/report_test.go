@@ -289,3 +289,17 @@ func TestHostThatTakesNothingIsNoLackOfMemory(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// A server may refuse without a word. The line says so, and is not empty.
+func TestARefusalWithoutAReasonSaysSo(t *testing.T) {
+	for _, message := range []string{"", " ", "\n"} {
+		for _, code := range []connect.Code{connect.CodePermissionDenied, connect.CodeInternal, connect.CodeUnavailable, connect.CodeUnimplemented} {
+			for _, ofAgent := range []bool{false, true} {
+				got := reported(t, &Reporter{OfAgent: ofAgent}, connect.NewWireError(code, errors.New(message)))
+				if first, _, _ := strings.Cut(got, "\n"); !strings.HasSuffix(first, "the server refuses with "+code.String()+" and gives no reason") {
+					t.Errorf("%q, %s: %q", message, code, got)
+				}
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -120,11 +121,11 @@ func (r *Reporter) Message(err error) string {
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + r.nobodyAnswers(call)
 	case client.Unavailable(err) && r.OfAgent:
-		return prefix + "the agent at " + r.Server() + ": " + render.OneLine(r.inTyped(call.Message()))
+		return prefix + "the agent at " + r.Server() + ": " + r.said(call)
 	case client.Unavailable(err):
-		return prefix + r.Server() + ": " + render.OneLine(r.inTyped(call.Message()))
+		return prefix + r.Server() + ": " + r.said(call)
 	case isForeign(err):
-		return prefix + r.Server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + render.OneLine(call.Message())
+		return prefix + r.Server() + " answers, but it is no " + r.kindOfServer() + ", or one that is too old for this command: " + r.said(call)
 	}
 	if field, ok := client.InvalidField(err); ok {
 		name := r.TypedAs(field.GetField())
@@ -136,7 +137,16 @@ func (r *Reporter) Message(err error) string {
 	if len(client.Violations(err)) > 0 {
 		return prefix + "the request is not valid"
 	}
-	return prefix + render.OneLine(r.inTyped(call.Message()))
+	return prefix + r.said(call)
+}
+
+// said is what a server says of a call, in one line. One that says nothing has only a code.
+func (r *Reporter) said(call *connect.Error) string {
+	text := render.OneLine(r.inTyped(call.Message()))
+	if strings.TrimSpace(text) == "" {
+		return "the server refuses with " + call.Code().String() + " and gives no reason"
+	}
+	return text
 }
 
 // kindOfServer is the kind of server that the last call was for.

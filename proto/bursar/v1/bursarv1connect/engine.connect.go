@@ -87,8 +87,8 @@ type EngineServiceClient interface {
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
 	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
-	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, the signal may have
-	// been sent.
+	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, or the leader has
+	// ended meanwhile, and the signal may have been sent. Clients do not repeat that.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
@@ -252,8 +252,8 @@ type EngineServiceHandler interface {
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
 	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
-	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, the signal may have
-	// been sent.
+	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, or the leader has
+	// ended meanwhile, and the signal may have been sent. Clients do not repeat that.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
