@@ -17,7 +17,7 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "")
-	// The unit waits for thirty seconds; the test does not.
+	// The packaged units wait for thirty seconds, which is too long for a test.
 	for _, unit := range []string{"bursar-agent", "bursar-coordinator"} {
 		h.Write(t, "/etc/systemd/system/"+unit+".service.d/test.conf", "[Service]\nWatchdogSec=4s\nRestartSec=500ms\n")
 	}
