@@ -188,9 +188,9 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 		if err != nil {
 			return nil, err
 		}
-		next, err := s.allocations.loop.IDOf(ctx, ended.Caller, ended.RequestID)
-		if err != nil || next == 0 || next == id || ended.Launch() == nil {
-			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&ended)}, err
+		next := successorOf(&ended)
+		if next <= id {
+			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&ended)}, nil
 		}
 		id = next
 	}

@@ -23,12 +23,13 @@ type orderedAgent struct {
 	host     string
 	sequence uint64
 	orders   chan *bursarv1.LaunchOrder
+	signaled chan string // the allocations whose engines got a signal
 }
 
 // attach opens the stream of a host's agent.
 func (c *authServer) attach(t *testing.T, member, host string) *orderedAgent {
 	t.Helper()
-	g := &orderedAgent{visitor: c.visit(t, member), host: host, sequence: 1, orders: make(chan *bursarv1.LaunchOrder, 16)}
+	g := &orderedAgent{visitor: c.visit(t, member), host: host, sequence: 1, orders: make(chan *bursarv1.LaunchOrder, 16), signaled: make(chan string, 16)}
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := g.hosts.Attach(ctx, &bursarv1.AttachRequest{HostId: host, Incarnation: 1})
 	if err != nil {
@@ -43,6 +44,12 @@ func (c *authServer) attach(t *testing.T, member, host string) *orderedAgent {
 		for stream.Receive() {
 			if order := stream.Msg().GetLaunch(); order != nil {
 				g.orders <- order
+			}
+			if order := stream.Msg().GetSignal(); order != nil {
+				g.signaled <- order.GetAllocationId()
+				_, _ = g.hosts.Answer(ctx, &bursarv1.AnswerRequest{
+					HostId: host, Incarnation: 1, AllocationId: order.GetAllocationId(), Number: order.GetNumber(), Result: &bursarv1.AnswerRequest_Signaled{Signaled: &bursarv1.SignalDone{}},
+				})
 			}
 		}
 	}()

@@ -137,6 +137,9 @@ func set(v reflect.Value) {
 	case ledger.Phase:
 		v.Set(reflect.ValueOf(ledger.Failed))
 		return
+	case ledger.Fault:
+		v.Set(reflect.ValueOf(ledger.NotExecutable))
+		return
 	case ledger.LeaderEndPolicy:
 		v.Set(reflect.ValueOf(ledger.StopAtLeaderEnd))
 		return

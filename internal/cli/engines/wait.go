@@ -103,6 +103,7 @@ func waitForAll(ctx context.Context, c *failure.Reporter, cl *client.Client, ids
 			a, timedOut, err := await(ctx, cl, one)
 			printing.Lock()
 			defer printing.Unlock()
+			render.SayTriedAgain(c.Printer, id, a)
 			ends[i] = waitedFor(c, a, timedOut, err, f)
 			if _, told := ends[i].(*failure.ExitError); !told && ends[i] != nil && len(ids) > 1 { //nolint:errorlint // made here
 				c.Report(fmt.Errorf("%s: %w", id, ends[i]))

@@ -1172,7 +1172,9 @@ func (x *SignalRequest) GetSignal() Signal {
 }
 
 type SignalResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The allocation whose engine has got the signal: the last try's. Empty: the one of the request.
+	Id            string `protobuf:"bytes,60,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1205,6 +1207,13 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
 	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SignalResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 type LaunchResponse struct {
@@ -1608,8 +1617,9 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\rSignalRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x125\n" +
 	"\x06signal\x18\x02 \x01(\x0e2\x11.bursar.v1.SignalB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06signal\"\x10\n" +
-	"\x0eSignalResponse\"l\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06signal\" \n" +
+	"\x0eSignalResponse\x12\x0e\n" +
+	"\x02id\x18< \x01(\tR\x02id\"l\n" +
 	"\x0eLaunchResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
