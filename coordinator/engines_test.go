@@ -97,7 +97,7 @@ func (g *orderedAgent) begun(t *testing.T, order *bursarv1.LaunchOrder) {
 func (g *orderedAgent) failed(t *testing.T, order *bursarv1.LaunchOrder, reason string) {
 	t.Helper()
 	answer := g.answer(order)
-	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words"}}
+	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words", Fault: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND}}
 	if _, err := g.hosts.Answer(t.Context(), answer); err != nil {
 		t.Error(err)
 	}
@@ -226,7 +226,8 @@ func TestAStartGoesToAnotherHostIfNothingWasExecuted(t *testing.T) {
 	if err != nil || a.GetHostId() != second.host || len(a.GetLaunch().GetTries()) != 1 {
 		t.Fatalf("%v, %v", a, err)
 	}
-	if try := a.GetLaunch().GetTries()[0]; try.GetHostId() != first.host || try.GetExecuted() || try.GetReason() != "no such account: etl" || try.GetErrorOutput() != "last words" {
+	if try := a.GetLaunch().GetTries()[0]; try.GetHostId() != first.host || try.GetExecuted() || try.GetReason() != "no such account: etl" || try.GetErrorOutput() != "last words" ||
+		try.GetFault() != bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND {
 		t.Errorf("the try is %v", try)
 	}
 	reader, err := c.visit(t, "reader").allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -222,7 +223,27 @@ func (r *remote) notStarted(ctx context.Context, s started) error {
 	if s.allocation == nil && (mayPass(s.err) || client.Undecided(s.err)) {
 		r.giveBack(ctx, "its answer was lost")
 	}
+	if code := faultCode(s.allocation); code != 0 {
+		return &failure.ExitError{Code: code, Err: s.err}
+	}
 	return s.err
+}
+
+// faultCode is the code with which a shell ends if it cannot execute a program, as the last try of
+// a launch could not; 0: something else was the cause.
+func faultCode(a *bursarv1.Allocation) int {
+	tries := a.GetLaunch().GetTries()
+	if len(tries) == 0 || hasBegun(a) {
+		return 0
+	}
+	switch tries[len(tries)-1].GetFault() {
+	case bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND:
+		return failure.ExitNotFound
+	case bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE:
+		return failure.ExitNotExecutable
+	case bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED:
+	}
+	return 0
 }
 
 // end is the end of an engine that has begun, as this program's own.
@@ -256,7 +277,7 @@ func exitOf(a *bursarv1.Allocation) error {
 	case status != nil && status.Code != nil && status.GetCode() != 0:
 		return &failure.ExitError{Code: int(status.GetCode())}
 	case status == nil && (a.GetLaunch() != nil || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED):
-		return &failure.ExitError{Code: failure.ExitFailed}
+		return &failure.ExitError{Code: cmp.Or(faultCode(a), failure.ExitFailed)}
 	}
 	return nil
 }

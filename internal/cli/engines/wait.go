@@ -100,6 +100,9 @@ func waitForAll(ctx context.Context, c *failure.Reporter, cl *client.Client, ids
 		waiting.Go(func() {
 			one := w
 			one.id = id
+			if f.what == forEnd {
+				one.left = func(a *bursarv1.Allocation) { sayLeft(c.Printer, a, "bursar stop "+a.GetId()+" stops the rest") }
+			}
 			a, timedOut, err := await(ctx, cl, one)
 			printing.Lock()
 			defer printing.Unlock()

@@ -587,7 +587,10 @@ type WaitRequest struct {
 	// Answer when the engine is ready, too. Otherwise only its end counts.
 	Ready bool `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
 	// How long to wait. Unset: until it happens.
-	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Answer, too, when the engine's main process has ended and others of the engine go on: the
+	// allocation lives and has a leader_end.
+	LeaderEnd     bool `protobuf:"varint,60,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -641,6 +644,13 @@ func (x *WaitRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *WaitRequest) GetLeaderEnd() bool {
+	if x != nil {
+		return x.LeaderEnd
+	}
+	return false
 }
 
 type WaitResponse struct {
@@ -1574,11 +1584,13 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	" \x01(\bR\x05limit\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
 	"\vWaitRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12D\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\atimeout\"b\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\atimeout\x12\x1d\n" +
+	"\n" +
+	"leader_end\x18< \x01(\bR\tleaderEnd\"b\n" +
 	"\fWaitResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
