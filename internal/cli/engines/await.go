@@ -45,7 +45,7 @@ type awaited struct {
 func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Allocation, timedOut bool, err error) {
 	calls := quiet(cl)
 	var since time.Time // of the outage; zero: there is none
-	told := false
+	told, absent := false, true
 	for {
 		part := waitPart
 		if !w.until.IsZero() {
@@ -78,13 +78,23 @@ func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Alloc
 			told = true
 			w.lost(err)
 		}
-		if !w.insist && now.Sub(since) > servers.PresentPatience {
+		absent = absent && client.Unconnected(err)
+		if !w.insist && now.Sub(since) > patience(absent) {
 			return nil, false, err
 		}
 		if !pause.For(retryPause, ctx.Done(), nil) {
 			return nil, false, ctx.Err() //nolint:wrapcheck // the caller's own
 		}
 	}
+}
+
+// patience is how long a command goes on that nobody has answered. absent: it has got no connection
+// so far.
+func patience(absent bool) time.Duration {
+	if absent {
+		return servers.AbsentPatience
+	}
+	return servers.PresentPatience
 }
 
 // goesOnWithoutMain reports whether an engine's main process has ended while others of it go on.
