@@ -39,9 +39,9 @@ type remote struct {
 	leaving int
 	// unread: the reader of standard output has gone.
 	unread bool
-	// sent: a coordinator may have got the request. It belongs to the goroutine of start, until that
-	// has answered.
-	sent bool
+	// unsent: no coordinator can have got the request. It belongs to the goroutine of start, until
+	// that has answered.
+	unsent bool
 	// cut: a part of the local copy is missing.
 	cut  bool
 	said map[string]bool // the messages that were said once
@@ -95,6 +95,7 @@ func (r *remote) run(ctx context.Context) error {
 // for as long as it takes: the engine may run.
 func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 	calls := quiet(r.cl)
+	r.unsent = true
 	var since time.Time
 	for {
 		calling, cancel := context.WithTimeout(ctx, startPart+convert.Wait(r.req.GetRequest()))
@@ -104,7 +105,7 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 		if err == nil {
 			return res.GetAllocation(), nil
 		}
-		r.sent = r.sent || !client.Unconnected(err)
+		r.unsent = r.unsent && client.Unconnected(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err() //nolint:wrapcheck // the caller's own
@@ -123,7 +124,7 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 		if now.Sub(since) >= servers.UnansweredUnseen && convert.Wait(r.req.GetRequest()) == 0 { // ShowWait says it otherwise
 			r.once("start", func() { r.c.Sayf("bursar: %s%s", r.c.Message(err), servers.TryingAgain) })
 		}
-		if !known && now.Sub(since) > max(patience(!r.sent), convert.Wait(r.req.GetRequest())) {
+		if !known && now.Sub(since) > max(patience(r.unsent), convert.Wait(r.req.GetRequest())) {
 			return nil, err
 		}
 		if !pause.For(retryPause, ctx.Done(), nil) {
@@ -224,7 +225,7 @@ func hasBegun(a *bursarv1.Allocation) bool {
 // notStarted is the end if the engine has not begun, as far as anybody has said. It gives all back
 // if nobody has said so.
 func (r *remote) notStarted(ctx context.Context, s started) error {
-	if s.allocation == nil && r.sent && (mayPass(s.err) || client.Undecided(s.err)) {
+	if s.allocation == nil && !r.unsent && (mayPass(s.err) || client.Undecided(s.err)) {
 		r.giveBack(ctx, "its answer was lost")
 	}
 	if code := faultCode(s.allocation); code != 0 {
