@@ -101,6 +101,10 @@ func looksWrong(err error) bool {
 	return untrusted || foreign || hasNoFolder(err)
 }
 
+// Unconnected reports that a call has got no connection, so nothing of it was sent: nobody listens,
+// no network leads to the address, nobody knows its name, or no address is known yet.
+func Unconnected(err error) bool { return err != nil && isUnconnected(err) }
+
 // isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads
 // to the address, nobody knows its name, or no address is known yet.
 func isUnconnected(err error) bool {

@@ -60,7 +60,12 @@ func follow[M any, R interface {
 	ctx context.Context, s settings, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
-		delays := newDelays(ctx, s.retries, 0)
+		begin := func() *delays {
+			d := newDelays(ctx, s.retries, 0)
+			d.reached = s.reached
+			return d
+		}
+		delays := begin()
 		o := outage{settings: s}
 		begun, lost := false, uint64(0) // lost is the revision before a gap; 0: there is none
 		for {
@@ -91,7 +96,8 @@ func follow[M any, R interface {
 			}
 			if answered {
 				// it may have been silent for long before: patience begins now
-				delays = newDelays(ctx, s.retries, 0)
+				s.reached.Store(true)
+				delays = begin()
 				delays.present = true // the address was right
 				o = outage{settings: s}
 			}

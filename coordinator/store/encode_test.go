@@ -134,11 +134,8 @@ func set(v reflect.Value) {
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))
 		return
-	case ledger.Phase:
-		v.Set(reflect.ValueOf(ledger.Failed))
-		return
-	case ledger.LeaderEndPolicy:
-		v.Set(reflect.ValueOf(ledger.StopAtLeaderEnd))
+	case ledger.Phase, ledger.Fault, ledger.LeaderEndPolicy:
+		v.SetUint(2) // each has a second one
 		return
 	}
 	switch v.Kind() {
