@@ -137,9 +137,6 @@ func (e *startError) Error() string {
 	reason := e.allocation.Reason
 	if launch := e.allocation.Launch(); launch != nil && len(launch.Tries) > 0 {
 		for i := range launch.Tries {
-			if i == len(launch.Tries)-1 && strings.Contains(e.allocation.Reason, launch.Tries[i].Reason) {
-				break // the reason of the end has said it
-			}
 			fmt.Fprintf(&text, "; on host %s: %s", launch.Tries[i].HostID, launch.Tries[i].Reason)
 		}
 		if strings.HasSuffix(reason, launch.Tries[len(launch.Tries)-1].Reason) {
