@@ -11,8 +11,8 @@ import (
 const (
 	// allocationStep is how many allocations one step visits: about half a millisecond.
 	allocationStep = 4096
-	// describedStep bounds the kinds of waiting requests for which one step computes the shortfalls.
-	// Each takes some microseconds.
+	// describedStep bounds the kinds of waiting requests for which one step computes the
+	// shortfalls. Each takes some microseconds.
 	describedStep = 128
 	// hostStep is for hosts, which cost more: their accounts are copied.
 	hostStep = 256
