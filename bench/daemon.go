@@ -92,8 +92,8 @@ type setup struct {
 	consul   string        // address of the Consul for elections; empty: no election
 	interval time.Duration // between two reports of a host
 	patient  bool          // hosts become suspect only after more than a minute without a report
-	known    string        // file of identities; empty: the kernel identifies callers of this machine
-	output   string        // file of identities; empty: the kernel identifies local callers
+	known    string        // file of identities; empty: the kernel identifies local callers
+	output   string        // rate limit of engines' output, to one reader and to all
 }
 
 // configure returns the configuration of a coordinator that serves on an address.
