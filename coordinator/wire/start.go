@@ -13,7 +13,7 @@ func PhaseFrom(p bursarv1.Phase) ledger.Phase {
 	return ledger.Phase(p) //nolint:gosec // a test checks that the numbers are equal
 }
 
-// FaultFrom reads what is wrong with a program. A fault of a later version is not known.
+// FaultFrom converts the fault of a program. A fault of a later version is unknown.
 func FaultFrom(f bursarv1.LaunchFault) ledger.Fault {
 	if _, known := bursarv1.LaunchFault_name[int32(f)]; !known {
 		return ledger.FaultUnknown
