@@ -41,7 +41,8 @@ func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
 	})
 }
 
-// A watch of an address at which nobody has ever been ends soon. One that was there may restart.
+// A watch of an address that never answered ends soon. A server that has answered may be
+// restarting.
 func TestWatchOfAnAddressWhereNobodyIsEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, reached := range []bool{false, true} {

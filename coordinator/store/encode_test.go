@@ -24,7 +24,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// stored is what of an allocation a store keeps.
+// stored returns the part of an allocation that a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
 	if a.Notes != nil {
 		a.Notes = &ledger.Notes{StopError: a.Notes.StopError, Incidents: a.Notes.Incidents}
