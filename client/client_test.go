@@ -57,7 +57,7 @@ func TestAllocateKeepsTheCallersRequestID(t *testing.T) {
 	}
 }
 
-// A request under an id that only the server knows cannot be asked for.
+// A request whose id only the server knows cannot be repeated.
 func TestAllocateCancelsWhatNobodyCanAskFor(t *testing.T) {
 	for id, want := range map[string][]string{"": {"allocate", "allocate", "cancel "}, "mine": {"allocate", "allocate"}} {
 		lost := lostThenRefused()

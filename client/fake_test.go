@@ -64,8 +64,8 @@ func (f *fakeAllocations) Allocate(ctx context.Context, req *bursarv1.AllocateRe
 	return granted(req), nil
 }
 
-// lostThenRefused takes a request in but breaks the connection, and then has too much to do for
-// longer than anybody waits.
+// lostThenRefused accepts a request and breaks the connection, and is then overloaded for longer
+// than any caller waits.
 func lostThenRefused() func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	var asked atomic.Int32
 	return func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {

@@ -12,7 +12,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A watch whose policy has no end goes on for days without a server, and tells of that once.
+// A watch whose policy has no end continues for days without a server, and reports that once.
 func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const away = 48 * time.Hour

@@ -22,7 +22,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A restart and a change of leader take longer than to find out that an address is wrong.
+// A restart and a change of leader take longer than the detection of a wrong address.
 func TestPatienceIsShorterIfTheAddressLooksWrong(t *testing.T) {
 	leaderless := wireError(connect.CodeUnavailable)
 	broken := connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
@@ -114,7 +114,7 @@ func noSocket(path string) error {
 	})
 }
 
-// Who waits hears once why, unless the server has said when to come again.
+// A waiting caller gets the reason once, unless the server has said when to try again.
 func TestWhoWaitsForAnAnswerHearsWhyOnce(t *testing.T) {
 	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
 	refused.AddDetail(admission.Refusal(nil, time.Second).Details()[0])

@@ -148,7 +148,7 @@ func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 	}
 }
 
-// A server that hangs after it has refused is given the time of a call.
+// A server that hangs after a refusal gets the time of a call.
 func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := defaults()
@@ -326,7 +326,7 @@ func TestRetriesEndWhenTheCallerGoes(t *testing.T) {
 	})
 }
 
-// A call that took longer than the patience and then lost its server is repeated nevertheless.
+// A call that waited longer than the patience and then lost its server is still repeated.
 func TestPatienceBeginsAnewAfterALongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := defaults()

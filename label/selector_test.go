@@ -163,7 +163,7 @@ func TestHotOperationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkAccountKey measures finding the account of a request for one scope.
+// BenchmarkAccountKey measures the account key of a request for one scope.
 func BenchmarkAccountKey(b *testing.B) {
 	set := Of("user", "alice", "creator", "IDE", "engineType", "spark-3.3", "tenant", "a")
 	scope, accounts := NewScope("user", "creator", "engineType"), map[string]int{}

@@ -167,8 +167,8 @@ func (f *flooded) refused(t *testing.T) (n int) {
 	return n
 }
 
-// Who opens connections somewhat too fast waits for a moment, and is then answered: a loop of
-// commands of a user is no flood.
+// A user that opens connections somewhat too fast waits for a moment and is then answered: a loop
+// of commands is no flood.
 func TestWhoConnectsSomewhatTooFastIsAnsweredAMomentLater(t *testing.T) {
 	f := newFlooded(t, nil)
 	f.Admitted.SetLimits(admission.Limits{Rate: 1000, Burst: 1000, Calls: 1000, Connects: 1000, ConnectBurst: 10})
@@ -214,8 +214,8 @@ func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
 	}
 }
 
-// Before Linux 6.5 the process that connected cannot be held any more once its pid is another's.
-// What has started after the connection was there is another one.
+// Before Linux 6.5 the connected process cannot be identified after its pid was reused. A process
+// that started after the connection was made is another one.
 func TestProcessThatStartedAfterItsConnectionIsAnother(t *testing.T) {
 	pid := int32(os.Getpid())
 	now := host.TicksSinceBoot()

@@ -22,7 +22,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("given up") }
 
-// A connection of HTTP/2 has other requests than the one whose body does not come.
+// A connection of HTTP/2 carries other requests beside the one whose body does not arrive.
 func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	var connections atomic.Int64
 	read := make(chan error, 1)

@@ -59,8 +59,8 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-// However many requests of a user come while a directory of users does not answer, it is asked
-// once: each time takes a process.
+// While a user directory does not answer, it gets one lookup for all requests of a user: each
+// lookup takes a process.
 func TestOneLookAtATimeForAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := peersOf(nil)
@@ -98,8 +98,7 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 	})
 }
 
-// A connection that is taken must not wait for a directory of users: all others would wait with
-// it.
+// Accepting a connection must not wait for a user directory: all others would wait with it.
 func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	p := peersOf([]string{"ecm"})
 	p.users.NameOf = func(context.Context, uint32) (string, error) {
@@ -167,8 +166,9 @@ func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
 // nobodysName is a machine that has no account whose name is a number.
 func nobodysName(context.Context, string) (uint32, error) { return 0, osuser.ErrNoUser }
 
-// The digits of a uid may be the name of another account. Its user is never taken for that one: not
-// if it has no account, not while the name service does not answer or the call has ended.
+// The digits of a uid may be the name of another account. The uid's user must never count as that
+// account: not if it has no account, not while the name service does not answer, and not after the
+// end of the call.
 func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 	p := peersOf([]string{"1004", "1005", "2000"})
 	names := map[uint32]string{61004: "1004", 1005: "ecm", 2000: "2000"}

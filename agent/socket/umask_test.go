@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// underUmask calls f with another umask, which is the whole process's.
+// underUmask calls f with another umask, which applies to the whole process.
 func underUmask(umask int, f func() error) error {
 	before := syscall.Umask(umask)
 	defer syscall.Umask(before)

@@ -141,7 +141,7 @@ func TestFieldsOfALaterContractAreLeftAside(t *testing.T) {
 	}
 }
 
-// sound complains about a state that could not have been written.
+// sound returns an error for a state that an agent cannot have written.
 func sound(t *testing.T, s statefile.State) {
 	t.Helper()
 	known := map[string]bool{}
@@ -182,7 +182,8 @@ func refused(t *testing.T, err error) bool {
 	return err != nil
 }
 
-// Whatever is read is either refused with a type, or makes sense and was sealed with its checksum.
+// Any bytes are either refused with an error of a known type, or are a valid state with its
+// checksum.
 func FuzzDecode(f *testing.F) {
 	content, err := statefile.Encode(state())
 	if err != nil {

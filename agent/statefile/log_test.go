@@ -31,7 +31,7 @@ func engine(id string) *bursarv1.Allocation {
 	}
 }
 
-// with is a state with these engines, which are in the order of their ids.
+// with returns a state with these engines, which are in the order of their ids.
 func with(ids ...string) statefile.State {
 	s := statefile.State{HostID: "h1", Snapshot: tracker.Snapshot{Epoch: 7, BootID: "boot-1"}}
 	for _, id := range ids {
@@ -147,7 +147,7 @@ func TestOldAgentsReadWhatIsAllThereIsAndRefuseWhatIsNot(t *testing.T) {
 	}
 }
 
-// What a change writes does not grow with the engines, and the log not without bound.
+// The size of a change's record does not grow with the number of engines, and the log is bounded.
 func TestAChangeIsOneBlockHoweverManyEnginesThereAre(t *testing.T) {
 	for _, engines := range []int{0, 2000} {
 		dir := open(t, t.TempDir())
@@ -172,7 +172,7 @@ func TestAChangeIsOneBlockHoweverManyEnginesThereAre(t *testing.T) {
 	}
 }
 
-// Whatever a crash has left of the record that was being written, all before it is there.
+// After a crash during the write of a record, all earlier records are intact.
 func TestRecordThatWasBeingWrittenIsCutOff(t *testing.T) {
 	dir := open(t, t.TempDir())
 	begin(t, dir, with("a"))
@@ -255,8 +255,8 @@ func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	})
 }
 
-// alone runs the rest of the test in a process of its own: outside it returns false, and the test
-// has been run.
+// alone runs the rest of the test in a separate process. In the parent it returns false after the
+// test.
 func alone(t *testing.T) bool {
 	t.Helper()
 	const inside = "BURSAR_TEST_ALONE"

@@ -54,8 +54,8 @@ func (w *world) measure(*rapid.T) {
 	w.tracker.Measure(w.now, m)
 }
 
-// send puts a delivery on the wire: it may happen once, twice, later, or never. What is for an
-// agent that has been restarted since is lost with its connection.
+// send puts a delivery on the wire: it may happen once, twice, later, or never. A delivery for an
+// agent that has restarted since is lost with its connection.
 func (w *world) send(t *rapid.T, deliver func(t *rapid.T)) {
 	to := w.tracker
 	for range rapid.IntRange(0, 2).Draw(t, "deliveries") {
@@ -102,8 +102,8 @@ func (w *world) confirm(t *rapid.T) {
 	w.answer(t, w.tracker.Epoch(), w.books.confirm(id, w.pid))
 }
 
-// confirmForSure is a Confirm whose answer has reached the caller: the agent took note of it and
-// stored that before.
+// confirmForSure makes a Confirm whose answer reaches the caller. The agent has recorded and stored
+// it before.
 func (w *world) confirmForSure(t *rapid.T) {
 	ids := w.books.ids(reserved)
 	if len(ids) == 0 {
@@ -167,8 +167,8 @@ func (w *world) sync(t *rapid.T) {
 	})
 }
 
-// take is the arrival of an answer to a Sync. What it makes the agent forget is nothing that runs
-// and was not released.
+// take delivers an answer to a Sync. The agent must not forget an engine that runs and was not
+// released.
 func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) {
 	before := w.tracker.Epoch()
 	outcome, _ := w.tracker.Answer(w.now, q, r) // refused where it is old

@@ -28,7 +28,7 @@ func (w *world) save(t *rapid.T) {
 	}
 }
 
-// saveInVain meets a full disk, with a Change, or with a Snapshot after it.
+// saveInVain saves to a full disk, with a Change or with a Snapshot after it.
 func (w *world) saveInVain(t *rapid.T) {
 	unsaved := w.tracker.Unsaved()
 	if _, enough := w.tracker.Change(); enough {

@@ -127,7 +127,7 @@ func TestAProcessIsCompletedForEnginesOnly(t *testing.T) {
 	}
 }
 
-// Each part of a process's identity counts alone: pids come again.
+// Each part of a process's identity counts, because pids are reused.
 func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	for name, other := range map[string]*bursarv1.Process{
 		"another pid":                    {Pid: 43, StartTime: 7, BootId: "boot-1"},
@@ -201,8 +201,8 @@ func TestTheBooksOfTheHost(t *testing.T) {
 	}, k.Stats())
 }
 
-// A Snapshot is to be stored whenever it would say something else, and not otherwise: each is a
-// write to the disk.
+// A Snapshot must be stored if it would differ from the last one, and only then: each is a write to
+// the disk.
 func TestWhatASnapshotHasIsToBeSavedWhenItChanges(t *testing.T) {
 	a := engine("a", 3, 100, 42)
 	resized := engine("a", 12, 90, 42)

@@ -125,7 +125,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	same(t, "first", want, k.BuildSync(start).GetVetoes()) // its answer is lost
 	q := k.BuildSync(start)
 	same(t, "second", want, q.GetVetoes())
-	// The answer was made before the grant: it says nothing about the veto.
+	// The answer was made before the grant: it does not concern the veto.
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10})
 	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Vetoed {
 		t.Errorf("the same grant again: verdict %d", got)
@@ -153,7 +153,7 @@ func TestGrantsOfTheIncarnationBeforeAreNotJudgedAgain(t *testing.T) {
 	})
 	same(t, "held", []string{"a"}, held(k))
 	same(t, "vetoed", []*bursarv1.Allocation(nil), outcome.Vetoed)
-	// One that is made later, by a coordinator that was asked directly, is.
+	// A later answer, from a coordinator that was asked directly, does.
 	outcome = answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
 		Epoch: 5, LedgerSequence: 12, Grants: []*bursarv1.Allocation{grant("b", reserved, 12, 10)},
 	})
@@ -197,7 +197,7 @@ func TestEngineEndsOnce(t *testing.T) {
 		t.Fatalf("sync: %v", q)
 	}
 	same(t, "exit status", exit, q.GetEnded()[0].GetExitStatus())
-	// The answer to an earlier Sync, and one that lists it as it was, do not bring it back.
+	// The answer to an earlier Sync, or an answer with its old state, does not bring it back.
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 12, 100, 42)}})
 	same(t, "held", []string{}, held(k))
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 13, Acknowledged: []string{"a"}, Gone: []string{"a"}})

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A confirmation that a coordinator will refuse is shown first: anybody can send one for anybody's
-// engine, and must not make it one that is neither stopped nor kept to its limits nor saved.
+// A confirmation that a coordinator will refuse is shown first. Any caller can send one for any
+// engine. It must not exempt that engine from stops, limits or saving.
 func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	own := engine("a", 3, 100, 42)
 	k := registered(t, own)

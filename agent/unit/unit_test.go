@@ -104,8 +104,7 @@ func (p *played) StopUnitContext(_ context.Context, name, _ string, _ chan<- str
 	return 1, nil
 }
 
-// open returns units of a played systemd on a machine of which nothing is visible but that it has
-// cgroups.
+// open returns units of a played systemd on a machine of which only the cgroups are visible.
 func open(t *testing.T, p *played) *Units {
 	t.Helper()
 	proc := t.TempDir()

@@ -52,8 +52,8 @@ func newBareServer(t *testing.T) *bareServer {
 	return s
 }
 
-// connect returns a function that sends a request with a header that is not read at once. It
-// reports whether it is read whole.
+// connect returns a function that sends a request with a long header. It reports whether the header
+// is read completely.
 func (s *bareServer) connect(t *testing.T) (send func(path, who string) (read *bool)) {
 	t.Helper()
 	here := s.pipes.Dial()
@@ -102,8 +102,8 @@ func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
 	}
 }
 
-// The request may be another caller's, over a connection that several share. So its first bytes do
-// not wait long for the caller before.
+// The next request may be another caller's, on a shared connection. So its first bytes do not wait
+// long for the previous caller.
 func TestTheFirstBytesOfARequestWaitForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)
@@ -141,7 +141,7 @@ func TestCallersWhoAreNotKnownDoNotWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// Over a connection with requests of several callers, none waits for another's turn.
+// On a connection with requests of several callers, none waits for another's turn.
 func TestAConnectionOfSeveralCallersWaitsForNobodysTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)

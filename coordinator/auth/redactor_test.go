@@ -193,7 +193,7 @@ func TestEverySensitiveFieldOfAnAnswerIsDecided(t *testing.T) {
 	}
 }
 
-// The contract marks these. A field less is a leak in every other test.
+// The contract marks these fields. A missing field would be a leak in every other test.
 func TestSensitiveFieldsOfTheContract(t *testing.T) {
 	var got []string
 	protoregistry.GlobalTypes.RangeMessages(func(kind protoreflect.MessageType) bool {
@@ -255,8 +255,8 @@ func methods() (all []protoreflect.MethodDescriptor) {
 	return all
 }
 
-// Whatever message of the contract an error comes to have for a detail, here or at a leader of
-// another version.
+// An error may have any message of the contract as a detail, here or at a leader of another
+// version.
 func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
 	r := newRedactor(coded)
 	bob := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}
@@ -298,8 +298,8 @@ type sends struct{ connect.StreamingHandlerConn }
 
 func (sends) Send(any) error { return errSent }
 
-// withSecrets puts a value into every message field, and a secret into every sensitive field.
-// Allocations are of alice.
+// withSecrets sets every message field, and puts a secret into every sensitive field. Allocations
+// belong to alice.
 func withSecrets(message protoreflect.Message, above []protoreflect.FullName) {
 	name := message.Descriptor().FullName()
 	if slices.Contains(above, name) {

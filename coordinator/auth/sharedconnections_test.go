@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// overHTTP2 serves a handler over HTTP/2, and returns a function that makes calls, with how many
-// connections there were.
+// overHTTP2 serves a handler over HTTP/2, and returns a function that makes calls, and the number
+// of connections.
 func overHTTP2(t *testing.T, l *Limits, handler http.HandlerFunc) (call func(path, as, body string) (int, error), connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
@@ -52,7 +52,7 @@ func overHTTP2(t *testing.T, l *Limits, handler http.HandlerFunc) (call func(pat
 	}, connections
 }
 
-// The connection of an agent or a coordinator has other requests than the one that is refused.
+// The connection of an agent or a coordinator carries other requests beside the refused one.
 func TestARequestThatIsTooLargeDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	limits := &requestLimits{
 		next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time: &Timeouts{Body: time.Minute, Write: time.Minute}, largest: func(string) int64 { return 10 },

@@ -64,7 +64,7 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 	})
 }
 
-// doubtedStore lets the proof of a copy wait, and can make it fail.
+// doubtedStore delays the proof of a copy, and can make it fail.
 type doubtedStore struct {
 	countedStore
 
@@ -249,7 +249,7 @@ func TestACopyThatCannotBeRestoredIsNotUsed(t *testing.T) {
 	})
 }
 
-// readings is how often a store was read whole, and for a proof.
+// readings counts the complete reads of a store, and the reads for a proof.
 type readings struct{ loads, proofs int64 }
 
 func (s *doubtedStore) readings() readings { return readings{s.loads.Load(), s.proofs.Load()} }

@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// historyRig is a history over a store in memory, whose rows the test makes as it likes.
+// historyRig is a history over a store in memory, with rows made by the test.
 type historyRig struct {
 	t     *testing.T
 	store store.Store
@@ -50,7 +50,7 @@ func newHistoryRig(t *testing.T, bounds HistoryBounds) *historyRig {
 	return &historyRig{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }
 
-// commitEnded commits allocations of a caller that ended so long ago.
+// commitEnded commits allocations of a caller that ended this long ago.
 func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 	k.t.Helper()
 	var c ledger.Changes
@@ -73,7 +73,7 @@ func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 	}
 }
 
-// remaining is how many rows each caller has, and the age of its oldest.
+// remaining returns the number of each caller's rows, and the age of the oldest.
 func (k *historyRig) remaining() map[string]string {
 	k.t.Helper()
 	ends, err := k.store.Ends(k.t.Context(), store.Position{}, 1<<20)
@@ -154,8 +154,8 @@ func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	})
 }
 
-// Each subordinate user id has no history of its own: all of them push out their owner's, and the
-// owner is refused if that is full.
+// Subordinate user ids have no histories of their own: all of them displace their owner's entries,
+// and the owner is refused if its history is full.
 func TestSubordinateIDsHaveTheirOwnersHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 500})
@@ -179,8 +179,8 @@ func TestSubordinateIDsHaveTheirOwnersHistory(t *testing.T) {
 	})
 }
 
-// An earlier leader's clock, or this one's when it began, may have been ahead by more than the
-// history is kept for. Nothing that is younger by either clock is deleted.
+// The clock of an earlier leader, or of this one at its start, may have been ahead by more than the
+// retention of the history. Rows that are younger by either clock are not deleted.
 func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
 	for name, set := range map[string]func(k *historyRig, clock *wallClock){
@@ -244,8 +244,8 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// Rows that hosts have brought, and that the ledger has never known, are charged to these hosts.
-// They answer no repeated request, so even the last day's are deleted, and the disk is bounded.
+// Rows from hosts' reports that the ledger never knew are charged to these hosts. They answer no
+// repeated request, so even those of the last day are deleted, and the disk is bounded.
 func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -271,7 +271,7 @@ func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	})
 }
 
-// What happens to rows that the count does not see is right again after a day.
+// Changes of rows that the count misses are corrected after a day.
 func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{})

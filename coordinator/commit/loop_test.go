@@ -141,8 +141,8 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A leader that stood still finds both when it goes on: it has lost the lead, and a commit has
-// taken too long.
+// A leader that was stopped finds two things when it continues: it has lost the lead, and a commit
+// has taken too long.
 func TestALeadThatIsLostWhileACommitHangsEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &stuckStore{Store: NewMemoryStore()}

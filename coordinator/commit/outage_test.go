@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// runLong runs a coordinator whose time of day is off, and to which no host becomes lost.
+// runLong runs a coordinator with a wrong time of day, on which no host becomes lost.
 func runLong(t *testing.T, place *storetest.Memory, shift time.Duration) *loopRig {
 	t.Helper()
 	d := newLoopRig(t, place.Open(), func(s *setup) { s.Ledger.LostAfter = 1000 * time.Hour })

@@ -38,7 +38,7 @@ func (d *loopRig) async(id string, memory int64, ttl, wait time.Duration) ledger
 	return result.Allocation
 }
 
-// waitFor is how long it takes for something to hold, by real time, looked at every 100 ms.
+// waitFor returns the real time until a condition holds, checked every 100 ms.
 func (d *loopRig) waitFor(most time.Duration, holds func(ledger.Counts) bool) time.Duration {
 	d.t.Helper()
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -48,7 +48,7 @@ func (d *loopRig) waitFor(most time.Duration, holds func(ledger.Counts) bool) ti
 	}
 }
 
-// What a store can hold that a coordinator's clock has not come to.
+// Rows that a store can hold and that are ahead of a coordinator's clock.
 func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 	hour := func(t *testing.T, place *storetest.Memory) {
 		t.Helper()
@@ -204,7 +204,7 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 	})
 }
 
-// A quota file that changes moves no time: a command gets the ledger's time, which is not the
+// A change of the quota file does not advance the time: a command gets the ledger's time, not the
 // clock's.
 func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	})
 }
 
-// The ledger's time is kept while something waits for it and no row changes: the next leader goes
-// on from there.
+// The ledger's time is stored even if no row changes while something depends on it: the next leader
+// continues from there.
 func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")

@@ -51,7 +51,7 @@ func (s *countingStore) count() int {
 }
 
 // queued makes calls of callers wait, in order, while the loop is busy with another one. Each call
-// takes so long. It returns in which order they were applied, once all are answered.
+// takes this long. When all are answered, it returns the order of their application.
 func (d *loopRig) queued(callers []string, takes time.Duration) (applied []string) {
 	d.t.Helper()
 	hold := make(chan struct{})

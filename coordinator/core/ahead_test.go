@@ -88,7 +88,7 @@ func statesOf(l *ledger.Ledger) (list []string) {
 	return list
 }
 
-// held is a place with a leader that has granted two requests, has ended one and lets one wait.
+// held returns a place with a leader that has granted two requests, ended one and made one wait.
 func held(t *testing.T) (*storetest.Memory, *rig, []ledger.ID) {
 	place := storetest.NewMemory("test")
 	r := newRig(t, place.Open())
@@ -184,8 +184,8 @@ func (s *askedHistory) History(ctx context.Context, query store.HistoryQuery) ([
 	return s.Store.History(ctx, query)
 }
 
-// Whether the store tells its time is known when the copy is made. Only if it did not by then, the
-// history is read for that when a leadership begins.
+// The copy records whether the store has its time. Only if it had none, a new leadership reads the
+// history for that.
 func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
 	for end, want := range map[ledger.Instant]int{0: 0, ledger.MaxInstant: 1} {
 		place, leader, _ := held(t)
@@ -238,7 +238,7 @@ func TestAStoreWithoutRecordsIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Who finds again and again that too much has changed says so, until it has caught up.
+// A standby that repeatedly finds too many changes reports that, until it has caught up.
 func TestWhoFallsBehindSaysSo(t *testing.T) {
 	place, leader, _ := held(t)
 	b := leader.standsBy(place.Open())
@@ -361,8 +361,8 @@ func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 	}
 }
 
-// restartedLoad loses its connection once it has passed on some rows, and begins again. By then one
-// of the rows is gone.
+// restartedLoad loses its connection after some rows, and starts again. By then one of the rows is
+// gone.
 type restartedLoad struct{ store.Store }
 
 func (s *restartedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
@@ -398,7 +398,7 @@ func TestALoadBeginsAgain(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// emptiedLoad is like restartedLoad, but begins again when no row is left.
+// emptiedLoad is like restartedLoad, but starts again when no row is left.
 type emptiedLoad struct{ store.Store }
 
 func (s *emptiedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {

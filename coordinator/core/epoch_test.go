@@ -62,8 +62,8 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	}
 }
 
-// The number alone does not say whose it is: an old message of a host that is delivered once more
-// makes a host of the first leadership look as if the second had told it.
+// The number alone does not identify the leadership: with a repeated old message, a host of the
+// first leadership looks as if it had the epoch from the second.
 func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -115,8 +115,8 @@ func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	return report
 }
 
-// again leads again, above the epoch that has ended the leadership before, and reports whether one
-// has.
+// again leads again, above the epoch that ended the previous leadership, and reports whether an
+// epoch has ended it.
 func (r *rig) again() bool {
 	r.t.Helper()
 	epoch, superseded := r.core.Superseded()
@@ -228,7 +228,7 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 	}
 }
 
-// A report of a host that the ledger does not have changes nothing, and must not take memory.
+// A report of a host that is not in the ledger changes nothing, and must not use memory.
 func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()

@@ -135,9 +135,9 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another
-// request of its caller comes in. If that is its repeat, it is refused. No request without an id
-// is.
+// TestWhoRepeatsTheRequestThatPanicsIsToBlame: a waiting request makes the ledger panic while
+// another request of its caller arrives. If that is its repeat, it is refused. A request without an
+// id is not.
 func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 	for name, c := range map[string]struct {
 		id, first, then string

@@ -32,7 +32,7 @@ func trapRig(t *testing.T, method string) (*rig, *atomic.Int64) {
 
 const trapMemory = 77
 
-// asks sends a request for memory, which waits for so long, as a message like that would.
+// asks sends a request for memory that waits this long, as its message would.
 func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*Request, error) {
 	request := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait, Async: async,

@@ -62,8 +62,7 @@ func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
 			leader, prepared := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "c")
 			other := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.Prepared = func() bool { return false } })
 			first := leader.lead(t, 7)
-			// Before they campaign: an attempt that has begun while the key was free is not taken
-			// back.
+			// Before they campaign: an attempt that began while the key was free is not undone.
 			for _, c := range []*coordinator{prepared, other} {
 				c.knows(t, Leader{URL: leader.options.URL, Epoch: 7, StoreID: storeOne})
 			}
@@ -128,8 +127,8 @@ func eventually(t *testing.T, condition func() bool) {
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
-// One of three leaders at least is followed as soon as its TTL is over. Consul's agents rarely pass
-// the failure of a check on late, and do so more often on a busy machine; see the next test.
+// At least one of three leaders has a successor as soon as its TTL is over. Consul's agents rarely
+// report the failure of a check late, and more often on a busy machine; see the next test.
 func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	late := true
 	for round := 0; late && round < 3 && !t.Failed(); round++ {
@@ -160,7 +159,7 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	}
 }
 
-// Consul's agents pass a check's failure on late if they have failed to pass on something before.
+// Consul's agents report a check's failure late if an earlier report has failed.
 func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)
@@ -190,7 +189,7 @@ func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 	t.Logf("the next leader is there after %v", time.Since(began))
 }
 
-// A term ends with its leader, not with the time that its session may go without being renewed.
+// A term ends with its leader, and not only with the TTL of its session.
 func TestTermOutlivesItsSessionsTTL(t *testing.T) {
 	t.Parallel()
 	const own = 10 * time.Second // the longest with the shortest time of a session

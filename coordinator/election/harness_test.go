@@ -55,13 +55,14 @@ func TestMain(m *testing.M) {
 // all.
 const patience = 20 * time.Second
 
-// ttl is that of coordinators whose terms are to end by themselves.
+// ttl is the TTL of coordinators whose terms shall expire.
 const ttl = 2 * time.Second
 
-// longTTL is that of all others: a busy machine, or a Consul that stalls, ends none of their terms.
+// longTTL is the TTL of all others: their terms do not expire on a busy machine or with a slow
+// Consul.
 const longTTL = time.Minute
 
-// brief makes the terms of a coordinator end by themselves soon.
+// brief makes the terms of a coordinator expire soon.
 func brief(_ *consul.Config, o *Options) { o.TTL = ttl }
 
 // The ids of two stores, as stores make them.
@@ -124,8 +125,7 @@ func newCandidate(t *testing.T, address, id string, change ...func(*consul.Confi
 }
 
 // lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns
-// again if the term has ended by then: a Consul that has just come back may end a session that it
-// has just made.
+// again if the term has ended by then: a Consul that has just returned may end a new session.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -147,8 +147,8 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	}
 }
 
-// leadKnownTo leads until a coordinator knows it. If a brief term ends by itself before that, it
-// leads again.
+// leadKnownTo leads until a coordinator knows it. If a brief term expires before that, it leads
+// again.
 func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
 	t.Helper()
 	for {
@@ -171,7 +171,7 @@ func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
 	}
 }
 
-// rule leads in the background, as a coordinator does: term after term.
+// rule leads in the background, like a coordinator: term after term.
 func (c *coordinator) rule(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -278,7 +278,7 @@ func holder(t *testing.T, s *consulserver.Server, c *coordinator) string {
 	return pair.Session
 }
 
-// front stands between a coordinator and Consul, and can answer in its place.
+// front is a proxy between a coordinator and Consul, and can answer in Consul's place.
 type front struct {
 	URL string
 

@@ -60,8 +60,8 @@ func saysLittle(t *testing.T, c *coordinator) {
 	}
 }
 
-// One write of nonsense into the keys of the ids used to end every coordinator, each when it next
-// lost the lock.
+// In earlier versions, one write of garbage into the keys of the ids ended every coordinator at its
+// next loss of the lock.
 func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), a.client, a.options.Cluster)
@@ -86,8 +86,8 @@ func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	saysLittle(t, a)
 }
 
-// What keeps two stores apart is not lost with the key: the leader's says which store was led on
-// last.
+// The separation of two stores does not depend on the store's key: the leader's key names the store
+// of the last leadership.
 func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	a.lead(t, 1)
@@ -138,8 +138,8 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 }
 
 // A well-formed other id may be another store, which must not lead in turn with this one. But a
-// coordinator that has led before stays, and says so: it was right once, and an end of the process
-// would need an operator even if the key is right again.
+// coordinator that has led before keeps running, and reports the id: it was right once, and after
+// an end of the process an operator would have to act even if the key is corrected.
 func TestAnotherStoresIDIsWaitedForByWhoHasClaimedBefore(t *testing.T) {
 	told := make(chan error, 100)
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) {

@@ -67,7 +67,7 @@ func TestOldestConnectionOfAnAddressMakesRoomWhateverItDoes(t *testing.T) {
 	}
 }
 
-// Once all addresses have too many, the one that has most gives one up.
+// When all addresses have too many connections, the one with most loses one.
 func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
 	c, _ := bounded4(t)
 	oldest, _ := opened(c, "192.0.2.2:1")

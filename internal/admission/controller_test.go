@@ -65,8 +65,8 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	}
 }
 
-// A thousand requests that are refused together come again one after the other, so that each is
-// taken when it comes: told the same, all but one would be refused again.
+// A thousand requests that are refused together return one after the other, so that each is
+// accepted: with equal delays, all but one would be refused again.
 func TestRefusedRequestsComeAgainInTurns(t *testing.T) {
 	c, now, _ := flooded(t, Limits{Rate: 100, Burst: 200})
 	if got := c.granted(someone(1), 200); got != 200 {

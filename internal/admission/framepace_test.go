@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// flood reads frames of a connection one by one, and returns how long that took.
+// flood reads frames of a connection one by one, and returns the duration.
 func flood(g *gate, id string, frames int) time.Duration {
 	began := time.Now()
 	for range frames {

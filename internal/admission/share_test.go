@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// Many callers at the same time cost as little as few, and each gets an answer from after its
-// call.
+// Many callers at the same time cost as little as few, and each gets an answer that was made after
+// its call.
 func TestReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		value, runs := 0, 0 // the reading's alone while it runs

@@ -79,7 +79,7 @@ func TestFilesThatComeLater(t *testing.T) {
 	}
 }
 
-// A certificate and its key are replaced one after the other: between the two, they do not fit.
+// A certificate and its key are replaced one after the other: in between, they do not match.
 func TestWhatTimeMayMend(t *testing.T) {
 	s := newSite(t)
 	for name, c := range map[string]struct {

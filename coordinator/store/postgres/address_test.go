@@ -137,8 +137,8 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 	}
 }
 
-// A file system that hangs holds the start no longer than a few seconds, and is named. When it
-// answers, the address is read.
+// A file system that hangs delays the start by only a few seconds, and is named. When it answers,
+// the address is read.
 func TestAFileOfTheAddressThatHangsIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ parameter, variable, path string }{
 		"passfile":      {"passfile=/nfs/p%61ss", "", "/nfs/pass"},

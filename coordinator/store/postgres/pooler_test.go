@@ -98,10 +98,10 @@ func onWriter(t *testing.T, s *Store, statement string) {
 	}
 }
 
-// Whoever shares a session changes its settings: a change that was acknowledged outlives the
-// server all the same.
+// Another user of a session changes its settings: an acknowledged change still survives a crash of
+// the server.
 func TestCommitsRelyOnNoSettingOfTheirSession(t *testing.T) {
-	// Nothing but a commit that waits brings the log to the disk soon.
+	// Only a commit that waits brings the log to the disk soon.
 	server := postgres.Start(t, postgres.Options{Settings: map[string]string{"wal_writer_delay": "10s"}})
 	s, epoch := started(t, server.DSN("postgres"))
 	onWriter(t, s, `SET synchronous_commit = off`)

@@ -16,7 +16,7 @@ const grants = "GRANT USAGE ON SCHEMA public TO granted; GRANT SELECT, INSERT, U
 // asGranted returns an address with the user that has those grants.
 func asGranted(dsn string) string { return strings.Replace(dsn, postgres.User+"@", "granted@", 1) }
 
-// migrated makes a database with the tables, and a role of that name that may do nothing in it.
+// migrated makes a database with the tables, and a role of that name without permissions in it.
 func migrated(t *testing.T) (execute func(statements string), dsn string) {
 	t.Helper()
 	name, dsn := emptyDatabase(t)

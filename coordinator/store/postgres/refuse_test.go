@@ -141,7 +141,7 @@ func TestUnsuitableDatabases(t *testing.T) {
 	if found, _ := wantRefused(t, Options{DSN: dsn, Migrate: true}, store.Foreign); !strings.Contains(found, "bookmarks, goose_db_version") {
 		t.Errorf("found %s", found)
 	}
-	// next to the other's tables, in a schema of its own, it is accepted
+	// beside the other's tables, in its own schema, it is accepted
 	execute(foreign, "CREATE SCHEMA bursar")
 	opened(t, dsn+"&search_path=bursar")
 	wantRefused(t, Options{DSN: dsn + "&search_path=nowhere", Migrate: true}, store.Denied)
@@ -246,7 +246,7 @@ func TestUnsafeSettings(t *testing.T) {
 	}
 }
 
-// show reads a setting of the session that commits, and of one that reads.
+// show reads a setting of the session for commits, and of one for reads.
 func show(t *testing.T, s *Store, setting string) (writing, reading string) {
 	t.Helper()
 	conn := <-s.writer.turn

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// shared is the server of all tests that do nothing to a server; each has databases of its own.
+// shared is the server of all tests that do not change a server; each has its own databases.
 var shared struct {
 	*postgres.Server
 
@@ -171,7 +171,7 @@ func fill(tb testing.TB, s store.Store, n int) (epoch uint64) {
 	return meta.Epoch
 }
 
-// allocations is a batch of active allocations with ids from first.
+// allocations returns a batch of active allocations with ids from first.
 func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: first + ledger.ID(n) - 1}
 	for i := range n {

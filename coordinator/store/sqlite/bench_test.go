@@ -67,9 +67,8 @@ func size(b *testing.B, c ledger.Changes) (bytes int) {
 	return bytes
 }
 
-// BenchmarkCommit commits batches and, turn by turn, appends the same number of bytes to a file
-// and syncs it. The ratio is how the rates compare: 1 would be a store that costs nothing apart
-// from the sync.
+// BenchmarkCommit commits batches and, in turn, appends the same number of bytes to a file and
+// syncs it. The ratio compares the rates: 1 would be a store whose only cost is the sync.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkCommit(b, n) })

@@ -134,8 +134,8 @@ func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
 	}
 }
 
-// What is given up while it is being written is reported as unknown, ends the epoch, and is
-// settled when Lead returns.
+// A write that is abandoned in progress is reported as unknown, ends the epoch, and is settled when
+// Lead returns.
 func TestCommitGivenUp(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -185,8 +185,8 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A commit that is being written while the next leadership is taken belongs to the old one, and
-// comes before it.
+// A commit in progress when the next leadership begins belongs to the old one, and precedes the new
+// one.
 func TestWaitingForTheWriter(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -246,7 +246,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 }
 
-// carrying is a new store with a leader that checkpoints its log from so many pages on.
+// carrying returns a new store with a leader that checkpoints its log from so many pages on.
 func carrying(t *testing.T, path string, carry int) (*Store, store.Meta) {
 	t.Helper()
 	s, err := Open(t.Context(), path, Options{carry: carry})
@@ -319,7 +319,7 @@ func TestLargeRowsCountAsTheirPages(t *testing.T) {
 	}
 }
 
-// If a long reader has made the log grow, the file is cut again.
+// If a long reader has made the log grow, the file is truncated again.
 func TestTheLogShrinksAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry = 16

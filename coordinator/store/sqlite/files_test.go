@@ -40,7 +40,7 @@ func fill(t testing.TB, s *Store, n int) (epoch uint64) {
 	return meta.Epoch
 }
 
-// allocations is a batch of active allocations with ids from first.
+// allocations returns a batch of active allocations with ids from first.
 func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: first + ledger.ID(n) - 1}
 	for i := range n {
@@ -212,8 +212,8 @@ func TestLargeFileIsOpenedUnchecked(t *testing.T) {
 	s.Close()
 }
 
-// Every place at which the log of a machine that lost power can end: whole batches are there up to
-// it, and none in part.
+// After a power loss the log can end at any place: complete batches up to it are there, and none in
+// part.
 func TestTornLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	s := at(t, path)

@@ -132,8 +132,8 @@ func exceedFileSize(dir string) error {
 	return errors.Join(verify(ctx, s, acknowledged, acknowledged+1), s.Close())
 }
 
-// commitUntilFailure moves ten allocations from revision to revision. It returns the last one that
-// was acknowledged.
+// commitUntilFailure changes ten allocations from revision to revision. It returns the last
+// acknowledged one.
 func commitUntilFailure(ctx context.Context, s *Store) (acknowledged uint64, err error) {
 	meta, err := s.Lead(ctx, 0)
 	if err != nil {

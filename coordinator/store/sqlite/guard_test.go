@@ -16,7 +16,7 @@ import (
 // stranger is another user.
 const stranger = 12345
 
-// precious is a file of root's that a stranger would like to have overwritten.
+// precious is a file of root's that another user would like to overwrite.
 func precious(t *testing.T) (path string, check func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "precious")
@@ -128,7 +128,7 @@ func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
 	refused(t, link, Options{OthersFolder: true}, link+" is owned by uid 12345")
 }
 
-// Root's coordinator keeps no store where another user could put links in its way at any time.
+// Root's coordinator keeps no store where another user could place links.
 func TestRootRefusesAStoreThatOthersCanChange(t *testing.T) {
 	asRoot(t)
 	for name, test := range map[string]struct {

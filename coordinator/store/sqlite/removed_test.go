@@ -90,8 +90,8 @@ func TestNothingIsAcknowledgedOnceTheFileIsGone(t *testing.T) {
 	}
 }
 
-// A second store in the folder that was made again is the only one that acknowledges, and the
-// first one writes nothing to its file.
+// Of two stores, only the second one, in the new folder, acknowledges, and the first one writes
+// nothing to its file.
 func TestOfTwoStoresInOnePlaceOneAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "bursar.db")
 	first := at(t, path)
