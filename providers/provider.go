@@ -213,7 +213,7 @@ type User struct {
 	Limit, Used resource.Vector
 }
 
-// Terms holds what the settings of a cluster define for requests to it.
+// Terms holds the rules for requests in the settings of a cluster.
 type Terms struct {
 	// Application is the default for each part of a request, in the dimensions of applications
 	// (resource.OfApplications).
@@ -251,7 +251,7 @@ type Application struct {
 	// User is the user that the application runs as. Empty: the cluster does not report it. Then no
 	// part of an allocation follows the application to another queue.
 	User string
-	// Allocated is what the application holds now, by partition. If the cluster does not
+	// Allocated holds the application's present resources, by partition. If the cluster does not
 	// distinguish partitions, there is one entry, with AnyPartition.
 	Allocated map[string]resource.Vector
 }
@@ -260,7 +260,7 @@ type Application struct {
 // which one it is. No node label can have this name.
 const AnyPartition = "*"
 
-// Server is what one server of a cluster reports about itself.
+// Server is the report of one server of a cluster.
 type Server struct {
 	Address string
 	// Role is "active" or "standby"; empty if the server did not report it.

@@ -11,7 +11,7 @@ type Setting struct {
 	Name string
 	// Type is the syntax of the value.
 	Type SettingType
-	// Doc says what the setting does, with its default and its bounds.
+	// Doc describes the setting, with its default and its bounds.
 	Doc string
 }
 

@@ -6,15 +6,15 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// The characters that end a name of an address if it is not in double quotes.
+// The characters that end an unquoted name in an address.
 const (
 	clusterStops   = ":,@"
 	pathStops      = ",@"
 	partitionStops = ",@"
 )
 
-// String returns "kind:cluster:path", and "@partition" after it if there is one, as ParseExternal
-// reads it: a name that has a comma, an @ or what cannot be seen is in double quotes.
+// String returns "kind:cluster:path", followed by "@partition" if there is one, in the form that
+// ParseExternal reads. A name with a comma, an @ or unprintable characters is in double quotes.
 func (a Address) String() string {
 	s := a.Kind + ":" + spelling.Name(a.Cluster, clusterStops) + ":" + spelling.Name(a.Path, pathStops)
 	if a.Partition != "" {
@@ -23,17 +23,16 @@ func (a Address) String() string {
 	return s
 }
 
-// writtenPlace is what stands in front of the quantities of an external part.
+// writtenPlace is the text before the quantities of an external part.
 type writtenPlace struct {
 	kind, cluster, path, partition string
-	// names is how many names there are: a kind, and a cluster or a path, and a path.
+	// names is the number of names: a kind; a kind and a cluster or a path; or all three.
 	names int
 	at    bool // there is an @
 }
 
-// cutPlace reads a place up to the first comma that is not in double quotes, and returns what comes
-// behind it. ok is false if double quotes do not end, or if something comes behind them that is no
-// separator.
+// cutPlace reads a place up to the first comma outside of double quotes, and returns the rest. ok
+// is false if double quotes do not end, or if something other than a separator follows them.
 func cutPlace(text string) (p writtenPlace, rest string, ok bool) {
 	if p.kind, rest, _, ok = spelling.CutName(text, ":,"); !strings.HasPrefix(rest, ":") {
 		p.names = 1
@@ -61,8 +60,8 @@ func cutPlace(text string) (p writtenPlace, rest string, ok bool) {
 	return p, behind, ok
 }
 
-// cutPath reads a path. Without quotes it goes to the last @ in front of a comma, or to an @ with
-// quotes behind it.
+// cutPath reads a path. An unquoted path ends at the last @ before a comma, or at an @ with quotes
+// after it.
 func cutPath(text string) (path, rest string, ok bool) {
 	if strings.HasPrefix(text, `"`) {
 		path, rest, _, ok = spelling.CutName(text, pathStops)
@@ -81,12 +80,12 @@ func cutPath(text string) (path, rest string, ok bool) {
 	return text[:end], text[end:], true
 }
 
-// wantQuotes is what is right of names in double quotes.
+// wantQuotes describes names in double quotes.
 const wantQuotes = `names in double quotes with ":", "@", a comma or nothing behind them, and in them \" for a double quote and \\ for a backslash`
 
-// ParseQueue reads "KIND", "KIND:CLUSTER" or "KIND:CLUSTER:PATH[@PARTITION]", the names as
-// Address.String writes them. Names that are left out are empty; a QUEUE and a CLUSTER at the end
-// are not. The error is a *FieldError.
+// ParseQueue parses "KIND", "KIND:CLUSTER" or "KIND:CLUSTER:PATH[@PARTITION]", with names as in
+// Address.String. Names that are left out are empty, but a QUEUE or a CLUSTER at the end must not
+// be empty. The error is a *FieldError.
 func ParseQueue(text string) (Address, error) {
 	p, rest, ok := cutPlace(text)
 	if !ok {
@@ -99,7 +98,7 @@ func ParseQueue(text string) (Address, error) {
 		return Address{}, &FieldError{"queue", text, "KIND:CLUSTER or KIND:CLUSTER:QUEUE, such as yarn:prod or yarn:prod:root.a"}
 	}
 	at := Address{Kind: p.kind, Cluster: p.cluster, Path: p.path, Partition: p.partition}
-	if p.names == 2 { // the second is a cluster here
+	if p.names == 2 { // here the second is a cluster
 		at.Cluster, at.Path = p.path, ""
 		if p.at {
 			at.Cluster, at.Partition = p.path+"@"+p.partition, ""
@@ -108,19 +107,19 @@ func ParseQueue(text string) (Address, error) {
 	return at, nil
 }
 
-// ExternalQuantities cuts the quantities off the text of an external part, as ParseExternal reads
-// it; empty: there are none.
+// ExternalQuantities returns the part of an external part's text after the address, in
+// ParseExternal's syntax; empty if there is none.
 func ExternalQuantities(text string) string {
 	_, rest, _ := cutPlace(text)
 	return strings.TrimPrefix(rest, ",")
 }
 
-// ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of
+// ParseExternal parses "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of
 // External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4". CLUSTER may be empty,
 // "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind.
 // Names may be in double quotes, and those with a comma or an @ must be, as in
-// `yarn:prod:"root.a,b",cpu=1`. The quantities are those of ParseVector; "none" is no quantity. The
-// error is a *FieldError.
+// `yarn:prod:"root.a,b",cpu=1`. The quantities have the syntax of ParseVector; "none" means no
+// quantity. The error is a *FieldError.
 func ParseExternal(text string) (External, error) {
 	at, rest, err := parseAddress(text)
 	if err != nil {
@@ -155,8 +154,8 @@ func ParseExternal(text string) (External, error) {
 	return e, nil
 }
 
-// parseAddress reads "KIND:CLUSTER:PATH[@PARTITION]" or "KIND:PATH[@PARTITION]" at the beginning of
-// a text. rest begins with a comma, or is empty.
+// parseAddress parses "KIND:CLUSTER:PATH[@PARTITION]" or "KIND:PATH[@PARTITION]" at the beginning
+// of a text. rest begins with a comma, or is empty.
 func parseAddress(text string) (at Address, rest string, err error) {
 	p, rest, ok := cutPlace(text)
 	if !ok {

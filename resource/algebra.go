@@ -17,8 +17,8 @@ func (v Vector) Add(w Vector) (Vector, error) {
 	})
 }
 
-// Minus returns the difference; the dimensions that v sets stay set. The error is ErrUnderflow: w
-// has more of something.
+// Minus returns the difference; the dimensions that v sets stay set. The error is ErrUnderflow if w
+// is larger in some dimension.
 func (v Vector) Minus(w Vector) (Vector, error) {
 	difference, err := v.combine(w, func(dimension string, a, b int64) (int64, error) {
 		if (a|b|(a-b)) < 0 || a < b {
@@ -46,8 +46,8 @@ func (v Vector) MultiplyRatio(num, den int64) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) { return scale(dimension, a, num, den) })
 }
 
-// MultiplyVector returns v with each dimension multiplied by that of w. Dimensions that one of
-// them does not set stay as in v.
+// MultiplyVector returns v with each dimension multiplied by that of w. Dimensions that only one of
+// them sets stay as in v.
 func (v Vector) MultiplyVector(w Vector) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) {
 		if b, set := w.Get(dimension); set {
@@ -58,7 +58,7 @@ func (v Vector) MultiplyVector(w Vector) (Vector, error) {
 }
 
 // DivideVector returns v with each dimension divided by that of w, rounded down. Dimensions that
-// one of them does not set stay as in v; one that w sets to zero is ErrDivideByZero.
+// only one of them sets stay as in v; a dimension that w sets to zero is ErrDivideByZero.
 func (v Vector) DivideVector(w Vector) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) {
 		if b, set := w.Get(dimension); set {
@@ -68,7 +68,7 @@ func (v Vector) DivideVector(w Vector) (Vector, error) {
 	})
 }
 
-// scale returns a*num/den rounded down, with 128 bits in between.
+// scale returns a*num/den rounded down, with a 128-bit intermediate result.
 func scale(dimension string, a, num, den int64) (int64, error) {
 	switch {
 	case den == 0:
@@ -87,7 +87,7 @@ func scale(dimension string, a, num, den int64) (int64, error) {
 	return int64(quotient), nil
 }
 
-// combine applies f to every dimension that either sets; the result sets them all.
+// combine applies f to every dimension that either operand sets; the result sets them all.
 func (v Vector) combine(w Vector, f func(dimension string, a, b int64) (int64, error)) (Vector, error) {
 	var err error
 	out := Vector{set: v.set | w.set}

@@ -113,7 +113,7 @@ func TestMultiplyRatioRoundsDownExactly(t *testing.T) {
 				return
 			}
 			if err != nil {
-				continue // another dimension's
+				continue // another dimension's error
 			}
 			if q, _ := got.Get(dimension); q != want.Int64() {
 				t.Fatalf("%s: %d * %d / %d = %d, want %v", dimension, a, num, den, q, want)

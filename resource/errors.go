@@ -14,12 +14,13 @@ var (
 	ErrDivideByZero = errors.New("resource: division by zero")
 )
 
-// FieldError says which part of an input is wrong, what it was, and what would be right.
+// FieldError reports which part of an input is wrong, its value, and a description of a valid
+// value.
 type FieldError struct {
 	// Field is a dimension ("memory"), or a path such as "external[yarn:default:root.a].cpu".
 	Field string
 	Value string
-	// Want says what would be right, to be read after "want ".
+	// Want describes a valid value, as the text after "want ".
 	Want string
 }
 
@@ -28,7 +29,7 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// within returns the error with its field put below a path.
+// within returns the error with its field below a path.
 func (e *FieldError) within(path string) *FieldError {
 	return &FieldError{Field: path + "." + e.Field, Value: e.Value, Want: e.Want}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// An account's balance is a Sum, which never has less than nothing of a dimension.
+// An account's balance is a Sum, which is never negative in any dimension.
 func Example() {
 	var free resource.Sum
 	host, _ := resource.ParseVector(map[string]string{"memory": "8GiB", "cpu": "4", "gpu": "1"})
@@ -25,7 +25,7 @@ func Example() {
 	// does not fit: memory=6GiB,cpu=500m,gpu=0
 }
 
-// Two vectors may be in no order at all.
+// Two vectors may be incomparable.
 func ExampleVector_MoreThan() {
 	v := resource.Vector{}.WithMemory(1 << 30).WithCPU(5000)
 	w := resource.Vector{}.WithMemory(2 << 30).WithCPU(1000)

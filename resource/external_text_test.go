@@ -63,7 +63,7 @@ func TestParseExternalSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// addresses are all that there are.
+// addresses generates all valid addresses.
 func addresses() *rapid.Generator[Address] {
 	return rapid.Custom(func(t *rapid.T) Address {
 		return Address{
@@ -75,7 +75,7 @@ func addresses() *rapid.Generator[Address] {
 	})
 }
 
-// oddText draws names with all in them that a text form could trip over.
+// oddText generates names with all characters that are special in the text form.
 func oddText(least int) *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringOfN(rapid.RuneFrom([]rune("a,@:=*\"\\' \t\u3164\u202e\u00a0ö#/\U000e0041")), least, 6, 100),

@@ -6,12 +6,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// names are all dimensions that the generators use.
+// names returns all dimensions that the generators use.
 func names() []string {
 	return []string{Memory, CPU, Instances, "fpga", "gpu", "licence", "yarn.io/gpu"}
 }
 
-// quantities has the edges more often than chance would.
+// quantities generates boundary values more often than chance would.
 func quantities() *rapid.Generator[int64] {
 	return rapid.OneOf(
 		rapid.Int64Range(0, 5),
@@ -50,18 +50,18 @@ func resources() *rapid.Generator[Resource] {
 	})
 }
 
-// model is a vector as the slow, obvious thing.
+// model is a slow, obvious vector.
 type model map[string]int64
 
 func modelOf(v Vector) model { return model(maps.Collect(v.All())) }
 
-// fatal is what tests and properties have in common.
+// fatal is the common interface of tests and properties.
 type fatal interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// must returns the result of a call that has no reason to fail.
+// must returns the result of a call that must not fail.
 func must[A, T any](t fatal, call func(A) (T, error), argument A) T {
 	t.Helper()
 	value, err := call(argument)
@@ -71,7 +71,7 @@ func must[A, T any](t fatal, call func(A) (T, error), argument A) T {
 	return value
 }
 
-// succeed fails where there is an error.
+// succeed fails on an error.
 func succeed(t fatal, err error) {
 	t.Helper()
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Any is, in the address of a limit of external parts, every cluster of the kind, or every path.
+// Any stands, in the address of a limit of external parts, for every cluster of the kind, or for
+// every path.
 const Any = "*"
 
-// NewLimits returns limits of external parts in the order of their addresses. A limit that names
-// no cluster is for every one of its kind: its Cluster becomes Any. Duplicate addresses stay;
-// ValidateLimits refuses them.
+// NewLimits returns limits of external parts in the order of their addresses. A limit without a
+// cluster applies to every cluster of its kind: its Cluster becomes Any. Duplicate addresses stay;
+// ValidateLimits rejects them.
 func NewLimits(parts ...External) []External {
 	parts = slices.Clone(parts)
 	for i := range parts {
@@ -21,10 +22,9 @@ func NewLimits(parts ...External) []External {
 	return NewResource(Vector{}, parts...).External
 }
 
-// ValidateLimits reports the first thing that is wrong with limits of external parts, as a
-// *FieldError: what Resource.Validate reports, no cluster, a partition, an Any that is only a part
-// of the name of a cluster, or no quantity. An Any in a path is a character of the name of a queue:
-// there are no patterns.
+// ValidateLimits returns the first fault in limits of external parts, as a *FieldError: the faults
+// of Resource.Validate, no cluster, a partition, an Any inside the name of a cluster, or no
+// quantity. An Any inside a path is an ordinary character of a queue's name: there are no patterns.
 func ValidateLimits(parts []External) error {
 	if err := (Resource{External: parts}).Validate(); err != nil {
 		return err
@@ -44,9 +44,8 @@ func ValidateLimits(parts []External) error {
 	return nil
 }
 
-// ValidateGuarantees reports the first thing that is wrong with guarantees of external parts, as a
-// *FieldError: what ValidateLimits reports, and more than a limit that all of a guarantee counts
-// in. The limits are valid.
+// ValidateGuarantees returns the first fault in guarantees of external parts, as a *FieldError: the
+// faults of ValidateLimits, and a guarantee above a limit that covers it. The limits are valid.
 func ValidateGuarantees(guaranteed, limits []External) error {
 	if err := ValidateLimits(guaranteed); err != nil {
 		return err
@@ -70,10 +69,10 @@ func ValidateGuarantees(guaranteed, limits []External) error {
 	return nil
 }
 
-// Covers reports whether a part at the other address counts in a limit for this one. The kind is
-// the same; the cluster is the same, or the limit's is Any; the path is the limit's or below it, or
-// the limit's is Any. Parts in all partitions count. The other address may be that of a limit, too:
-// then all parts of that one count in this one.
+// Covers reports whether a part at the other address counts in a limit for this one. The kinds must
+// be equal. The clusters must be equal, or the limit's is Any. The part's path must be the limit's
+// or below it, or the limit's is Any. Parts in all partitions count. The other address may also be
+// a limit's: then all parts in that limit count in this one.
 func (a Address) Covers(part Address) bool {
 	if a.Kind != part.Kind || a.Cluster != Any && a.Cluster != part.Cluster {
 		return false

@@ -2,7 +2,7 @@ package resource
 
 import "strings"
 
-// otherWords are names by which other systems know the dimensions.
+// otherWords maps other systems' words to dimensions.
 var otherWords = map[string]string{
 	"vcores": CPU, "vcore": CPU, "cores": CPU, "core": CPU, "cpus": CPU,
 	"mem": Memory, "memorymb": Memory, "ram": Memory,
@@ -10,8 +10,8 @@ var otherWords = map[string]string{
 	"instance": Instances, "application": Applications, "apps": Applications,
 }
 
-// Meant returns the dimension that a name of a custom one was probably meant to be, by another
-// system's word for it or in other writing: cpu for vcores, am-memory for AM_Memory. Empty: none.
+// Meant returns the dimension that a custom name probably stands for, as another system's word or
+// in another spelling: cpu for vcores, am-memory for AM_Memory. Empty: none.
 func Meant(custom string) string {
 	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
 	name := plain(custom)

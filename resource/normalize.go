@@ -5,23 +5,23 @@ import (
 	"strconv"
 )
 
-// Normalization rounds requests as YARN does. Each vector lists the dimensions that it applies to;
+// Normalization rounds requests like YARN. Each vector lists the dimensions that it applies to;
 // others do not change.
 type Normalization struct {
-	// Minimum is what a request is raised to; it applies also if the request does not set the
-	// dimension.
+	// Minimum raises a request to at least this much; it applies also if the request does not set
+	// the dimension.
 	Minimum Vector
-	// Increment is the step: what is given is a multiple of it, even if the minimum is not. Zero is
-	// no step.
+	// Increment is the step: the result is a multiple of it, even if the minimum is not. Zero: no
+	// step.
 	Increment Vector
-	// Maximum is what a request must not exceed. Rounding up stops at it.
+	// Maximum is the largest request. Rounding up stops at it.
 	Maximum Vector
 }
 
 // Apply returns the request raised to the minimum, then up to the next multiple of the increment,
-// as the resource calculators of YARN do (normalize: roundUp(max(request, minimum), increment), at
-// most the maximum). A request above the maximum, or one that Validate refuses, is refused with a
-// *FieldError.
+// like YARN's resource calculators (normalize: roundUp(max(request, minimum), increment), at most
+// the maximum). The error is a *FieldError if the request is above the maximum, or invalid by
+// Validate.
 func (n Normalization) Apply(request Vector) (Vector, error) {
 	if err := request.Validate(); err != nil {
 		return Vector{}, err
@@ -80,9 +80,9 @@ func (n Normalization) Validate() error {
 	return nil
 }
 
-// FormatQuantity writes a quantity in its dimension's usual form, which ParseQuantity reads:
-// memory, and that of masters, as FormatMemory does, cpu as FormatCPU does, and everything else as
-// a plain number.
+// FormatQuantity formats a quantity in the usual form of its dimension, which ParseQuantity reads:
+// memory, also of masters, like FormatMemory, cpu like FormatCPU, and other dimensions as a plain
+// number.
 func FormatQuantity(dimension string, quantity int64) string {
 	switch dimension {
 	case Memory, AMMemory:

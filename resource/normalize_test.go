@@ -34,15 +34,15 @@ func TestNormalization(t *testing.T) {
 	}
 }
 
-// The figures are those of Hadoop's own tests: TestSchedulerUtils, testNormalizeRequest and
-// testNormalizeRequestWithDominantResourceCalculator (3.3), with the defaults of a cluster (minimum
-// and increment 1024 MiB and one vcore, maximum 8192). One differs: what is above the maximum is
-// refused there by the check that comes before.
+// The figures are from Hadoop's own tests: TestSchedulerUtils, testNormalizeRequest and
+// testNormalizeRequestWithDominantResourceCalculator (3.3), with a cluster's defaults (minimum and
+// increment 1024 MiB and one vcore, maximum 8192). One differs: Hadoop rejects a request above the
+// maximum in an earlier check.
 func TestNormalizationIsThatOfYARN(t *testing.T) {
 	const mib = 1 << 20
 	of := func(memory, cores int64) Vector { return Vector{}.WithMemory(memory * mib).WithCPU(cores * 1000) }
 	capacity := Normalization{Minimum: of(1024, 1), Increment: of(1024, 1), Maximum: of(8192, 10)}
-	odd := capacity // a maximum that is no multiple
+	odd := capacity // a maximum that is not a multiple
 	odd.Maximum = of(8192-10, 10)
 	fair := Normalization{Minimum: of(1000, 1), Increment: of(512, 2), Maximum: of(8192, 10)} // increment-allocation
 	for _, test := range []struct {
@@ -79,7 +79,7 @@ func TestNormalizationRefusesMoreThanTheMaximum(t *testing.T) {
 		checkField(t, err, field)
 	}
 	_, err := Normalization{Increment: Vector{}.WithMemory(1 << 40)}.Apply(Vector{}.WithMemory(MaxQuantity))
-	checkField(t, err, Memory) // rounded above what there can be
+	checkField(t, err, Memory) // rounded above the largest quantity
 }
 
 func TestNormalizationIsChecked(t *testing.T) {
@@ -121,8 +121,7 @@ func TestNormalizationLaws(t *testing.T) {
 	})
 }
 
-// withinLimit reports whether v has at most what the limit lists of each dimension. What it does
-// not list is not limited.
+// withinLimit reports whether v is within limit in each dimension that limit lists.
 func withinLimit(v, limit Vector) bool {
 	for dimension, most := range limit.All() {
 		if quantity, _ := v.Get(dimension); quantity > most {
@@ -132,7 +131,7 @@ func withinLimit(v, limit Vector) bool {
 	return true
 }
 
-// sumFits reports whether nothing that is rounded can leave the range.
+// sumFits reports whether rounding cannot leave the range.
 func sumFits(vectors ...Vector) bool {
 	var sum Sum
 	for _, v := range vectors {

@@ -2,8 +2,8 @@ package resource
 
 import "iter"
 
-// MoreThan reports whether v is nowhere smaller and somewhere greater. See the package comment on
-// order.
+// MoreThan reports whether v is nowhere smaller and somewhere greater. The package comment explains
+// the order.
 func (v Vector) MoreThan(w Vector) bool { less, more := v.compare(w); return more && !less }
 
 // LessThan reports whether v is nowhere greater and somewhere smaller.
@@ -19,8 +19,9 @@ func (v Vector) NotLessThan(w Vector) bool { less, _ := v.compare(w); return !le
 // NotMoreThan reports whether v is nowhere greater.
 func (v Vector) NotMoreThan(w Vector) bool { _, more := v.compare(w); return !more }
 
-// TakesAllOf names the dimensions of which v takes all that there is, or more, in the order of All.
-// Nothing takes all of what is unset in has, and a zero takes nothing.
+// TakesAllOf returns the dimensions in which v takes at least the whole quantity of has, in the
+// order of All. A dimension that is unset in has does not count, and a quantity of zero takes
+// nothing.
 func (v Vector) TakesAllOf(has Vector) (dimensions []string) {
 	for dimension, taken := range v.All() {
 		if most, set := has.Get(dimension); set && taken > 0 && taken >= most {

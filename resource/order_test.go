@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// orderModel answers by looking at every name on its own.
+// orderModel looks at every name separately.
 func orderModel(v, w Vector) (less, more bool) {
 	for _, dimension := range names() {
 		a, _ := v.Get(dimension)
@@ -38,8 +38,8 @@ func TestOrderIsDimensionByDimension(t *testing.T) {
 	})
 }
 
-// close draws vectors of few and small quantities, so that order relations between three of them
-// are common.
+// closeVectors generates vectors of few and small quantities, so that order relations between three
+// of them are common.
 func closeVectors() *rapid.Generator[Vector] {
 	return rapid.Custom(func(t *rapid.T) Vector {
 		var v Vector
@@ -87,8 +87,8 @@ func TestIncomparableVectorsAreInNoRelation(t *testing.T) {
 }
 
 func TestZeroDimensionsHideNothing(t *testing.T) {
-	// The peer asked whether something was reserved by "greater than zero in every dimension", and
-	// so forgot to give this back.
+	// Another implementation tested for a reservation with "greater than zero in every dimension",
+	// and so forgot to release this one.
 	v := Vector{}.WithMemory(1 << 30).WithCPU(0).WithInstances(1)
 	if !v.MoreThan(Vector{}) || v.IsZero() {
 		t.Errorf("%v is more than nothing", v)

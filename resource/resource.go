@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// Resource is what an allocation, a host or a limit consists of: a vector here, and external
-// parts.
+// Resource is the content of an allocation, a host or a limit: a vector for the machine, and
+// external parts.
 //
-// The methods of Vector that it does not define itself (such as Get and With) are for the vector
-// here only.
+// The methods that it inherits from Vector, such as Get and With, cover only the machine's vector.
 type Resource struct {
 	Vector
-	// External is sorted by address, no address twice, and must not be modified. NewResource and
+	// External is sorted by address, without duplicates, and must not be modified. NewResource and
 	// WithPart keep it so.
 	External []External
 }
 
 // Address is the place of an external part.
 type Address struct {
-	Kind      string // which provider knows it: "yarn"
+	Kind      string // the kind of provider: "yarn"
 	Cluster   string // empty: the default cluster of that kind
 	Path      string // within the cluster: the full path of a queue
 	Partition string // node label; empty: the default partition
@@ -31,8 +30,8 @@ type External struct {
 	Vector
 }
 
-// NewResource returns a resource of these parts, in any order. Duplicate addresses stay; Validate
-// refuses them.
+// NewResource returns a resource of these parts, given in any order. Duplicate addresses stay;
+// Validate rejects them.
 func NewResource(here Vector, external ...External) Resource {
 	external = slices.Clone(external)
 	slices.SortStableFunc(external, func(a, b External) int { return a.Compare(b.Address) })
@@ -53,7 +52,7 @@ func (r Resource) Part(at Address) (Vector, bool) {
 	return Vector{}, false
 }
 
-// WithPart returns the resource with the vector at this address.
+// WithPart returns the resource with this vector at the address.
 func (r Resource) WithPart(at Address, v Vector) Resource {
 	i, found := r.find(at)
 	r.External = slices.Clone(r.External)
@@ -69,17 +68,17 @@ func (r Resource) find(at Address) (int, bool) {
 	return slices.BinarySearchFunc(r.External, at, func(e External, at Address) int { return e.Compare(at) })
 }
 
-// IsZero reports whether every quantity is zero, here and in external parts.
+// IsZero reports whether every quantity is zero, including external parts.
 func (r Resource) IsZero() bool {
 	return r.Vector.IsZero() && !slices.ContainsFunc(r.External, func(e External) bool { return !e.IsZero() })
 }
 
-// IsUnset reports whether no dimension is set, here or in external parts.
+// IsUnset reports whether no dimension is set, including external parts.
 func (r Resource) IsUnset() bool {
 	return r.Vector.IsUnset() && !slices.ContainsFunc(r.External, func(e External) bool { return !e.IsUnset() })
 }
 
-// Equal reports whether both have the same parts with the same dimensions set to the same
+// Equal reports whether both have the same parts, with the same dimensions set to the same
 // quantities.
 func (r Resource) Equal(s Resource) bool {
 	return r.Vector.Equal(s.Vector) && slices.EqualFunc(r.External, s.External, External.Equal)
@@ -89,7 +88,7 @@ func (r Resource) Equal(s Resource) bool {
 func (e External) Equal(f External) bool { return e.Address == f.Address && e.Vector.Equal(f.Vector) }
 
 // MoreThan reports whether r is nowhere smaller and somewhere greater. Parts are matched by
-// address; one that is not there is zero.
+// address; a missing part is zero.
 func (r Resource) MoreThan(s Resource) bool { less, more := r.compare(s); return more && !less }
 
 // LessThan reports whether r is nowhere greater and somewhere smaller.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Size is a number of bytes in a configuration. As text it has the form that ParseMemory reads,
-// such as 64MiB or 67108864.
+// Size is a number of bytes in a configuration. Its text has the form of ParseMemory, such as 64MiB
+// or 67108864.
 type Size int64
 
 var (
@@ -16,7 +16,7 @@ var (
 	_ fmt.Stringer             = Size(0)
 )
 
-// UnmarshalText reads a size. The error says what would be right.
+// UnmarshalText parses a size. The error describes a valid value.
 func (s *Size) UnmarshalText(text []byte) error {
 	bytes, err := ParseMemory(string(text))
 	if wrong, ok := errors.AsType[*FieldError](err); ok {
@@ -26,8 +26,8 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalText writes a size as FormatMemory does.
+// MarshalText formats a size like FormatMemory.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// String writes a size as FormatMemory does.
+// String formats a size like FormatMemory.
 func (s Size) String() string { return FormatMemory(int64(s)) }

@@ -2,12 +2,12 @@ package resource
 
 import "slices"
 
-// Sum is a running total, such as what an account has given away. Unlike a Vector it changes: it
-// has one owner, is not copied after its first use, and is read with Vector. It lists what is not
-// zero, so that it does not depend on what was in it before. The zero Sum is empty.
+// Sum is a running total, such as the granted quantities of an account. Unlike a Vector it changes:
+// it has one owner, must not be copied after its first use, and is read with Vector. It lists only
+// nonzero quantities, so that it does not depend on its history. The zero Sum is empty.
 type Sum struct {
 	memory, cpu, instances int64
-	custom                 []Quantity // sorted by name, none of them zero; nobody else's
+	custom                 []Quantity // sorted by name, all nonzero; not shared
 }
 
 // Memory returns bytes.
@@ -19,18 +19,18 @@ func (s *Sum) CPU() int64 { return s.cpu }
 // Instances returns a count.
 func (s *Sum) Instances() int64 { return s.instances }
 
-// Get returns the quantity of a dimension; 0 if nothing of it was added.
+// Get returns the quantity of a dimension; 0 if none was added.
 func (s *Sum) Get(dimension string) int64 {
 	quantity, _ := s.view().Get(dimension)
 	return quantity
 }
 
-// Vector returns the total as it is now.
+// Vector returns the present total.
 func (s *Sum) Vector() Vector {
 	return s.view().withCustom(slices.Clone(s.custom))
 }
 
-// view is the total as a vector that is only valid until the next change.
+// view returns the total as a vector that is valid until the next change.
 func (s *Sum) view() Vector {
 	v := Vector{memory: s.memory, cpu: s.cpu, instances: s.instances}
 	if s.memory != 0 {
@@ -77,7 +77,7 @@ func (s *Sum) Minus(v Vector) error {
 	i := 0
 	for _, q := range v.Custom() {
 		i = seek(s.custom, i, q.Name)
-		// a name that is not there is zero in v
+		// a name that is not in the sum is zero in v
 		if i < len(s.custom) && s.custom[i].Name == q.Name {
 			if s.custom[i].Value -= q.Value; s.custom[i].Value == 0 {
 				s.custom = slices.Delete(s.custom, i, i+1)
@@ -95,7 +95,7 @@ func canAdd(list, add []Quantity) bool {
 		i = seek(list, i, q.Name)
 		sum := q.Value
 		if i < len(list) && list[i].Name == q.Name {
-			sum += list[i].Value // which is not negative: no sum is
+			sum += list[i].Value // not negative: no sum is
 		}
 		if q.Value < 0 || sum < 0 {
 			return false
@@ -104,7 +104,7 @@ func canAdd(list, add []Quantity) bool {
 	return true
 }
 
-// canTake reports whether every quantity of take is there.
+// canTake reports whether list contains every quantity of take.
 func canTake(list, take []Quantity) bool {
 	i := 0
 	for _, q := range take {

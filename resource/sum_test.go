@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSumIsTheValueForms runs additions and subtractions on a total and on the values that it
-// should have.
+// TestSumIsTheValueForms applies additions and subtractions to a total and to the values that it
+// must equal.
 func TestSumIsTheValueForms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var total Sum
@@ -107,7 +107,7 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 }
 
 func TestTakingNoneOfWhatIsNotThereChangesNothing(t *testing.T) {
-	// before, at and behind the one that is there
+	// before, at and after the existing name
 	for _, name := range []string{"fpga", "gpu", "zpu"} {
 		var v Sum
 		succeed(t, v.Add(Vector{}.With("gpu", 1)))
@@ -129,7 +129,7 @@ func TestSumErrorsNameTheDimension(t *testing.T) {
 	}
 }
 
-// TestHotOperationsDoNotAllocate holds what the ledger does for every request.
+// TestHotOperationsDoNotAllocate covers the ledger's operations for every request.
 func TestHotOperationsDoNotAllocate(t *testing.T) {
 	for name, request := range map[string]Vector{
 		"fixed":  Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1),

@@ -17,13 +17,14 @@ type unit struct {
 	bytes int64
 }
 
-// Units of memory, largest first; first the binary ones, which are preferred for printing.
+// Units of memory, largest first. The binary ones come first, because they are preferred for
+// printing.
 var (
 	binaryUnits  = [...]unit{{"PiB", 1 << 50}, {"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 	decimalUnits = [...]unit{{"P", 1e15}, {"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"B", 1}}
 )
 
-// unitBytes returns the size of a unit as it may be typed.
+// unitBytes returns the size of a unit in any accepted spelling.
 func unitBytes(name string) (int64, bool) {
 	for _, u := range binaryUnits {
 		if name == u.name || name == strings.TrimSuffix(u.name, "B") {
@@ -44,9 +45,10 @@ func unitBytes(name string) (int64, bool) {
 	return 0, false
 }
 
-// ParseMemory reads a size in bytes: "4GiB", "512Mi", "1.5GiB" in powers of 1024; "4G", "500MB" in
+// ParseMemory parses a size in bytes: "4GiB", "512Mi", "1.5GiB" in powers of 1024; "4G", "500MB" in
 // powers of 1000; "1048576" or "1048576B" in bytes. A fraction of a byte is rounded up. Units are
-// case-sensitive: a small "m" or "g" is refused, not guessed. The error is a *FieldError.
+// case-sensitive: a small "m" or "g" is an error, because its meaning is ambiguous. The error is a
+// *FieldError.
 func ParseMemory(text string) (int64, error) {
 	number := strings.TrimRight(text, "kKMGTPiB")
 	bytes, known := unitBytes(text[len(number):])
@@ -62,8 +64,8 @@ func ParseMemory(text string) (int64, error) {
 	return 0, &FieldError{Memory, text, want}
 }
 
-// misspelledSize is a size that was probably meant: 4GiB for 4g, which is that for a JVM; empty if
-// there is none.
+// misspelledSize returns the size that was probably meant: 4GiB for 4g, its meaning for a JVM;
+// empty if there is none.
 func misspelledSize(text string) string {
 	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	if _, ok := scaleDecimal(number, 1); !ok {
@@ -78,8 +80,8 @@ func misspelledSize(text string) string {
 	return ""
 }
 
-// FormatMemory writes a size so that ParseMemory reads exactly the same size: in the unit that
-// needs the fewest digits, with at most three decimals, and preferably in powers of 1024.
+// FormatMemory formats a size so that ParseMemory returns exactly the same size. It uses the unit
+// that needs the fewest digits, with at most three decimals, and prefers powers of 1024.
 func FormatMemory(bytes int64) string {
 	if bytes <= 0 {
 		return strconv.FormatInt(bytes, 10) + "B"
@@ -95,7 +97,7 @@ func FormatMemory(bytes int64) string {
 	return best + name
 }
 
-// inUnit writes the size in this unit, "" if it is smaller or needs more than three decimals.
+// inUnit formats the size in this unit, "" if it is smaller or needs more than three decimals.
 func inUnit(bytes, unit int64) string {
 	whole, rest := bytes/unit, bytes%unit
 	thousandths, left := rest*1000/unit, rest*1000%unit // rest is below 2^50
@@ -108,7 +110,7 @@ func inUnit(bytes, unit int64) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, thousandths), "0")
 }
 
-// ReadableMemory writes memory for people: exactly if the exact number is short.
+// ReadableMemory formats memory for people: exactly if the exact number is short.
 func ReadableMemory(bytes int64) string {
 	if bytes == 0 {
 		return "0"
@@ -126,8 +128,8 @@ func ReadableMemory(bytes int64) string {
 	return ApproximateMemory(bytes)
 }
 
-// ApproximateMemory writes a size for people, with at most one decimal: "117.7MiB". It does not
-// read back as the same size.
+// ApproximateMemory formats a size for people, with at most one decimal: "117.7MiB". Parsing it
+// does not return the same size.
 func ApproximateMemory(bytes int64) string {
 	for _, u := range binaryUnits {
 		if bytes >= u.bytes {
@@ -138,7 +140,7 @@ func ApproximateMemory(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + "B"
 }
 
-// ParseCPU reads thousandths of a core: "2", "1.5" and "0.5" are cores, "500m" is thousandths. A
+// ParseCPU parses thousandths of a core: "2", "1.5" and "0.5" are cores, "500m" is thousandths. A
 // fraction of a thousandth is rounded up. The error is a *FieldError.
 func ParseCPU(text string) (int64, error) {
 	number, inMillis := strings.CutSuffix(text, "m")
@@ -152,7 +154,7 @@ func ParseCPU(text string) (int64, error) {
 	return 0, &FieldError{CPU, text, "cores such as 2 or 1.5, or thousandths such as 500m"}
 }
 
-// FormatCPU writes whole cores as "2" and everything else in thousandths, "500m".
+// FormatCPU formats whole cores as "2" and other values in thousandths, "500m".
 func FormatCPU(millis int64) string {
 	if millis%1000 == 0 {
 		return strconv.FormatInt(millis/1000, 10)
@@ -160,8 +162,8 @@ func FormatCPU(millis int64) string {
 	return strconv.FormatInt(millis, 10) + "m"
 }
 
-// scaleDecimal reads digits, with a fraction or without, and returns them times unit, rounded up;
-// false if that is not a number or is above MaxQuantity.
+// scaleDecimal parses digits, with or without a fraction, and returns them times unit, rounded up;
+// false if the text is no number or the result is above MaxQuantity.
 func scaleDecimal(number string, unit int64) (int64, bool) {
 	const longest = 40 // digits; more are a mistake
 	whole, fraction, point := strings.Cut(number, ".")
@@ -173,7 +175,7 @@ func scaleDecimal(number string, unit int64) (int64, bool) {
 			return 0, false
 		}
 	}
-	digits, _ := new(big.Int).SetString(whole+fraction, 10) // digits alone are a number
+	digits, _ := new(big.Int).SetString(whole+fraction, 10) // only digits, so a number
 	scaled := digits.Mul(digits, big.NewInt(unit))
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil)
 	scaled, rest := scaled.QuoRem(scaled, power, new(big.Int))
@@ -186,9 +188,8 @@ func scaleDecimal(number string, unit int64) (int64, bool) {
 	return scaled.Int64(), true
 }
 
-// ParseQuantity reads the quantity of one dimension in the form that ParseMemory, ParseCPU or a
-// plain count has. The error is a
-// *FieldError.
+// ParseQuantity parses the quantity of one dimension, in the form of ParseMemory, of ParseCPU, or
+// as a plain count. The error is a *FieldError.
 func ParseQuantity(dimension, text string) (int64, error) {
 	switch dimension {
 	case Memory, AMMemory:
@@ -213,7 +214,7 @@ func ParseQuantity(dimension, text string) (int64, error) {
 	return 0, &FieldError{dimension, text, want}
 }
 
-// named gives a *FieldError the name of the dimension that was read.
+// named sets the dimension of a *FieldError.
 func named(dimension string, err error) error {
 	if wrong, ok := errors.AsType[*FieldError](err); ok {
 		return &FieldError{dimension, wrong.Value, wrong.Want}
@@ -221,8 +222,9 @@ func named(dimension string, err error) error {
 	return err
 }
 
-// misspelled is the fixed dimension that a custom name was probably meant to be: with the same
-// first letter, and in three letters at most one added, left out or changed; empty: there is none.
+// misspelled returns the fixed dimension that a custom name was probably meant to be. It has the
+// same first letter, and at most one letter in three is added, left out or changed. Empty: there is
+// none.
 func misspelled(custom string) string {
 	custom = strings.ToLower(custom)
 	for _, dimension := range []string{Memory, CPU, Instances} {
@@ -233,15 +235,15 @@ func misspelled(custom string) string {
 	return ""
 }
 
-// ParseVector reads the form of configuration files and the command line: quantities as text by
-// dimension, "memory", "cpu", "instances", and custom names. The error is a *FieldError.
+// ParseVector parses quantities as text by dimension, as in configuration files and on the command
+// line: "memory", "cpu", "instances", and custom names. The error is a *FieldError.
 func ParseVector(quantities map[string]string) (Vector, error) {
 	var v Vector
 	dimensions := make([]string, 0, len(quantities))
 	for dimension := range quantities {
 		dimensions = append(dimensions, dimension)
 	}
-	slices.Sort(dimensions) // so that of several errors always the same one is told
+	slices.Sort(dimensions) // so that of several errors always the same one is reported
 	for _, dimension := range dimensions {
 		quantity, err := ParseQuantity(dimension, quantities[dimension])
 		if err != nil {
@@ -276,7 +278,7 @@ func (v Vector) String() string {
 	return b.String()
 }
 
-// externalExample is what an external part looks like.
+// externalExample is an example of an external part.
 const externalExample = "yarn:default:root.a,memory=4GiB,cpu=4"
 
 // fieldWithin puts the field of a *FieldError below a path.
@@ -290,7 +292,7 @@ func fieldWithin(path string, err error) error {
 // String returns the address and its quantities: "yarn:default:root.a,memory=4GiB".
 func (e External) String() string { return e.Address.String() + "," + e.Vector.String() }
 
-// String returns the quantities here, then those of the external parts, separated by spaces.
+// String returns the machine's quantities, then those of the external parts, separated by spaces.
 func (r Resource) String() string {
 	var s []string
 	if !r.Vector.IsUnset() || len(r.External) == 0 {

@@ -15,10 +15,10 @@ func TestParseMemory(t *testing.T) {
 		"4GiB": 4 << 30, "4Gi": 4 << 30, "512MiB": 512 << 20, "64Ki": 64 << 10, "2TiB": 2 << 40, "1PiB": 1 << 50,
 		"1.5GiB": 3 << 29, "0.5Ki": 512, "1.50GiB": 3 << 29, "007KiB": 7 << 10,
 		"4G": 4e9, "4GB": 4e9, "500M": 500e6, "500MB": 500e6, "1K": 1000, "1k": 1000, "1kB": 1000, "1KB": 1000, "3T": 3e12, "2P": 2e15, "2.5G": 25e8,
-		"0.1GiB":           107374183, // 107374182.4: never less than was said
+		"0.1GiB":           107374183, // 107374182.4: never less than the text
 		"1.5":              2,
 		"9007199254740991": MaxQuantity,
-		// As many digits as are read.
+		// The maximum number of digits.
 		"0000000000000000000000000000000000000001": 1,
 	} {
 		if got, err := ParseMemory(text); err != nil || got != want {
@@ -94,7 +94,7 @@ func TestTextReadsBackExactly(t *testing.T) {
 	})
 }
 
-// What the masters of applications have is written as memory and cpu are.
+// The memory and cpu of masters are written like memory and cpu.
 func TestParseWhatIsOfApplications(t *testing.T) {
 	got := must(t, ParseVector, map[string]string{"am-memory": "1.5GiB", "am-cpu": "500m", "applications": "2"})
 	if want := (Vector{}).With(AMMemory, 3<<29).With(AMCPU, 500).With(Applications, 2); !got.Equal(want) {
@@ -109,7 +109,7 @@ func TestParseWhatIsOfApplications(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// They do not count among the sixteen.
+	// They do not count toward the sixteen.
 	v := got
 	for i := range MaxCustom {
 		v = v.With("c"+string(rune('a'+i)), 1)
@@ -191,8 +191,8 @@ func FuzzParseCPU(f *testing.F) {
 	})
 }
 
-// checkParsed fails unless the text is refused with a complete error, or read as a quantity that
-// is written and read again as itself.
+// checkParsed fails unless the text is rejected with a complete error, or parsed as a quantity that
+// survives formatting and parsing.
 func checkParsed(t *testing.T, text string, parse func(string) (int64, error), format func(int64) string) {
 	t.Helper()
 	quantity, err := parse(text)
@@ -233,7 +233,7 @@ func FuzzParseVector(f *testing.F) {
 	})
 }
 
-// A misspelled dimension is read as a custom one: the error says which was meant.
+// A misspelled dimension is parsed as a custom one: the error names the likely dimension.
 func TestAMisspelledDimensionIsSaid(t *testing.T) {
 	for dimension, want := range map[string]string{
 		"memroy": "memory", "memry": "memory", "Memory": "memory", "mem0ry": "memory", "cpus": "cpu", "cp": "cpu", "Cpu": "cpu",

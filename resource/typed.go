@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// leastTyped is the least size that may be typed without a unit, and the least that a master may
-// have in any case. Nobody means 4 bytes, or a process of 4 KiB.
+// leastTyped is the smallest size that may be typed without a unit, and the smallest memory of a
+// master in any case. Nobody means 4 bytes, or a process of 4 KiB.
 const leastTyped = 1 << 20
 
-// ParseTyped is ParseQuantity for what a person types. It refuses what is hardly meant: a size
-// below 1 MiB without a unit, because then it is in bytes; a master (AMMemory) below 1 MiB with a
-// unit or without; and less than the least part of a core. The error is a *FieldError.
+// ParseTyped is ParseQuantity for values that people type. It rejects probable mistakes: a size
+// below 1 MiB without a unit, which would be in bytes; a master (AMMemory) below 1 MiB with or
+// without a unit; and less than the smallest part of a core. The error is a *FieldError.
 func ParseTyped(dimension, text string) (int64, error) {
 	n, err := ParseQuantity(dimension, text)
 	if err != nil || n == 0 {

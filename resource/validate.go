@@ -7,24 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of input from outside, as in the wire contract.
+// The limits of external input, as in the API.
 const (
-	// MaxCustom is the most custom dimensions of one vector, without those of applications.
+	// MaxCustom is the largest number of custom dimensions in one vector, without those of
+	// applications.
 	MaxCustom = 16
-	// MaxExternal is the most external parts of one resource.
+	// MaxExternal is the largest number of external parts in one resource.
 	MaxExternal = 8
 
 	maxName    = 63
 	maxKind    = 32
 	maxCluster = 128
 	maxPath    = 512
-	// maxDepth is how many names a path may have. The deepest known paths have a dozen. Each name
-	// is an account while a request uses it.
+	// maxDepth is the largest number of names in a path. The deepest known paths have a dozen. Each
+	// name is an account while a request uses it.
 	maxDepth = 32
 )
 
-// Validate reports the first thing about v that is not accepted from outside, as a *FieldError: a
-// quantity below zero or above MaxQuantity, a malformed custom name, too many of them.
+// Validate returns the first fault in v as external input, as a *FieldError: a quantity below zero
+// or above MaxQuantity, a malformed custom name, or too many of them.
 func (v Vector) Validate() error {
 	if err := v.check(); err != nil {
 		return err
@@ -32,8 +33,8 @@ func (v Vector) Validate() error {
 	return nil
 }
 
-// Validate reports the first thing about r that is not accepted from outside, as a *FieldError:
-// what Vector.Validate reports of any part, a malformed or duplicate address, too many of them.
+// Validate returns the first fault in r as external input, as a *FieldError: the faults of
+// Vector.Validate in any part, a malformed or duplicate address, or too many parts.
 func (r Resource) Validate() error {
 	if err := r.check(); err != nil {
 		return err
@@ -88,8 +89,8 @@ func tooMany(field string, n, most int) *FieldError {
 	return &FieldError{field, strconv.Itoa(n), fmt.Sprintf("at most %d of them", most)}
 }
 
-// checkCustomName returns nil for a name that a custom countable may have: a letter, then up to 62
-// letters, digits and "_./-", and none of the fixed dimensions.
+// checkCustomName returns nil for a valid name of a custom countable: a letter, then up to 62
+// letters, digits and "_./-", and not a fixed dimension.
 func checkCustomName(name string) *FieldError {
 	const want = `a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`
 	switch name {
@@ -133,10 +134,10 @@ func (a Address) check() *FieldError {
 	return nil
 }
 
-// WantPath says what ValidPath accepts, to be read after "want ".
+// WantPath describes the paths that ValidPath accepts, as the text after "want ".
 const WantPath = "at most 32 names with a dot between two, and 512 characters"
 
-// ValidPath reports whether a place in a cluster may have this path: names separated by dots.
+// ValidPath reports whether a path is valid: names separated by dots, within the limits.
 func ValidPath(path string) bool {
 	depth := 0
 	for name := range strings.SplitSeq(path, ".") {

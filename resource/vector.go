@@ -13,25 +13,25 @@ const (
 	Instances = "instances" // engines, or containers of an external part
 )
 
-// Dimensions of applications in queues of external clusters: a part of a request may say them next
-// to its other quantities, and limits of queues, and of users in queues, may be for them. A limit
+// Dimensions of applications in queues of external clusters. A part of a request may list them next
+// to its other quantities, and limits of queues, and of users in queues, may apply to them. A limit
 // that does not list one of them does not limit it. They are written like custom countables.
 const (
-	AMMemory     = "am-memory"    // bytes of the application's master, which its memory includes
-	AMCPU        = "am-cpu"       // thousandths of a core of the master, which its cpu includes
+	AMMemory     = "am-memory"    // bytes of the application's master, also part of its memory
+	AMCPU        = "am-cpu"       // thousandths of a core of the master, also part of its cpu
 	Applications = "applications" // applications at the same time
 )
 
-// OfApplications reports whether a dimension is one of applications.
+// OfApplications reports whether a dimension is a dimension of applications.
 func OfApplications(dimension string) bool {
 	return dimension == Applications || OfMasters(dimension)
 }
 
-// OfMasters reports whether a dimension is one of the masters of applications.
+// OfMasters reports whether a dimension is a dimension of the masters of applications.
 func OfMasters(dimension string) bool { return dimension == AMMemory || dimension == AMCPU }
 
-// MaxQuantity is the largest quantity that is accepted from outside: every JSON reader keeps it
-// exact. Sums of accounts may be larger, up to 63 bits.
+// MaxQuantity is the largest quantity in external input: every JSON reader keeps it exact. Sums of
+// accounts may be larger, up to 63 bits.
 const MaxQuantity = 1<<53 - 1
 
 // Presence of the fixed dimensions.
@@ -47,8 +47,8 @@ type Quantity struct {
 	Value int64
 }
 
-// Vector is the quantities of one place. The zero Vector has nothing set. It is a value and never
-// changes: assign and share it freely. A running total is a Sum.
+// Vector holds the quantities of one place. The zero Vector has nothing set. It is an immutable
+// value: assign and share it freely. A running total is a Sum.
 //
 // Compare with Equal.
 type Vector struct {
@@ -56,8 +56,8 @@ type Vector struct {
 
 	memory, cpu, instances int64
 	set                    uint8
-	// custom is sorted by name, each name once, and never changed; nil: there are none. Few vectors
-	// have any, and a coordinator keeps a million of them, so it is one word and not three.
+	// custom is sorted by name, without duplicates, and never changed; nil: there are none. Few
+	// vectors have any, and a coordinator keeps a million vectors, so it is one word and not three.
 	custom *[]Quantity
 }
 
@@ -88,7 +88,7 @@ func (v Vector) Get(dimension string) (quantity int64, set bool) {
 	return 0, false
 }
 
-// Has reports whether the dimension is set, be it to zero.
+// Has reports whether the dimension is set, even to zero.
 func (v Vector) Has(dimension string) bool {
 	_, set := v.Get(dimension)
 	return set
@@ -103,17 +103,17 @@ func (v Vector) Custom() []Quantity {
 	return *v.custom
 }
 
-// withCustom returns the vector with this list in place of its custom countables.
+// withCustom returns the vector with this list as its custom countables.
 func (v Vector) withCustom(list []Quantity) Vector {
 	v.custom = nil
 	if len(list) > 0 {
-		kept := list // on the heap, which an empty one need not be
+		kept := list // on the heap, which an empty list does not need
 		v.custom = &kept
 	}
 	return v
 }
 
-// All yields the dimensions that are set: memory, cpu, instances, then custom ones by name.
+// All yields the set dimensions: memory, cpu, instances, then custom ones by name.
 func (v Vector) All() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		if v.set&setMemory != 0 && !yield(Memory, v.memory) {
@@ -133,7 +133,7 @@ func (v Vector) All() iter.Seq2[string, int64] {
 	}
 }
 
-// IsZero reports whether every quantity is zero: the vector asks for nothing.
+// IsZero reports whether every quantity is zero.
 func (v Vector) IsZero() bool {
 	if v.memory|v.cpu|v.instances != 0 {
 		return false
@@ -149,14 +149,14 @@ func (v Vector) IsZero() bool {
 // IsUnset reports whether no dimension is set.
 func (v Vector) IsUnset() bool { return v.set == 0 && v.custom == nil }
 
-// WithMemory returns the vector with memory set to that many bytes. Like the other With forms it
-// takes the quantity as it is; Validate reports whether it is in range.
+// WithMemory returns the vector with memory set to bytes. Like the other With methods it accepts
+// any quantity; Validate checks the range.
 func (v Vector) WithMemory(bytes int64) Vector {
 	v.memory, v.set = bytes, v.set|setMemory
 	return v
 }
 
-// WithCPU returns the vector with cpu set to that many thousandths of a core.
+// WithCPU returns the vector with cpu set to millis thousandths of a core.
 func (v Vector) WithCPU(millis int64) Vector {
 	v.cpu, v.set = millis, v.set|setCPU
 	return v
@@ -168,7 +168,7 @@ func (v Vector) WithInstances(n int64) Vector {
 	return v
 }
 
-// With returns the vector with the dimension of that name set.
+// With returns the vector with the named dimension set.
 func (v Vector) With(dimension string, quantity int64) Vector {
 	switch dimension {
 	case Memory:
@@ -188,8 +188,8 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	return v.withCustom(list)
 }
 
-// WithCustom returns the vector with these custom countables set. Unlike With it takes every name
-// for a custom one; Validate refuses those that may not be, "memory" among them.
+// WithCustom returns the vector with these custom countables set. Unlike With it treats every name
+// as a custom one; Validate rejects invalid ones, such as "memory".
 func (v Vector) WithCustom(quantities map[string]int64) Vector {
 	if len(quantities) == 0 {
 		return v
@@ -224,8 +224,8 @@ func (v Vector) Without(dimension string) Vector {
 	return v
 }
 
-// Equal reports whether both have the same dimensions set, to the same quantities. See EqualTo for
-// unset counting as zero.
+// Equal reports whether both have the same dimensions set to the same quantities. For EqualTo,
+// unset counts as zero.
 func (v Vector) Equal(w Vector) bool {
 	return v.set == w.set && v.memory == w.memory && v.cpu == w.cpu && v.instances == w.instances &&
 		slices.Equal(v.Custom(), w.Custom())

@@ -167,7 +167,8 @@ func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	return Health{}
 }
 
-// Warnings lists the clusters that cannot be read at the moment.
+// Warnings describes the clusters that cannot be read at the moment, or whose last reading had a
+// problem.
 func (p *Pollers) Warnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,7 +56,7 @@ type group[T any] struct {
 	credit  time.Duration    // like a caller's
 }
 
-// next returns the caller whose turn it is. At least one caller that passOver accepts must have
+// next returns the caller whose turn it is. At least one caller that is not passed over must have
 // waiting commands. The other callers in line cost nothing in the long run: each visit pays off one
 // quantum of a caller's debt.
 func (g *group[T]) next(passOver func(*caller[T]) bool) *caller[T] {

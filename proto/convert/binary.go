@@ -6,24 +6,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Binary is a codec for servers: protobuf as in Connect, but it refuses a request before it is
-// decoded if its many small parts would take far more memory than the request itself.
+// Binary is a protobuf codec for servers, like Connect's. It rejects a request before decoding if
+// its many small parts would take far more memory than the request itself.
 type Binary struct {
 	// MaxDecoded limits the memory for the elements of a request's lists and maps, in bytes; 0: no
 	// limit.
 	MaxDecoded int64
 }
 
-// Name is that of the codec it stands in for.
+// Name returns the name of Connect's codec, which it replaces.
 func (Binary) Name() string { return "proto" }
 
-// IsBinary says that its text must be encoded if it is part of an address.
+// IsBinary reports that the output must be encoded if it is part of a URL.
 func (Binary) IsBinary() bool { return true }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (c Binary) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend writes a message behind what dst holds.
+// MarshalAppend appends an encoded message to dst.
 func (Binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if e, encoded := message.(Encoded); encoded {
 		return e.AppendEncoded(dst, Binary{}.Name(), proto.Marshal)
@@ -35,7 +35,7 @@ func (Binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// MarshalStable writes equal messages equally, as far as protobuf can.
+// MarshalStable encodes equal messages equally, as far as protobuf can.
 func (Binary) MarshalStable(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -44,7 +44,7 @@ func (Binary) MarshalStable(message any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message.
 func (c Binary) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {

@@ -1,8 +1,8 @@
-// Package convert goes between the messages of bursar.v1 and the types they stand for:
-// resource.Resource and label.Set.
+// Package convert converts between the messages of bursar.v1 and their Go types: resource.Resource
+// and label.Set.
 //
-// What comes from a message is checked; the errors are *resource.FieldError and *label.FieldError.
-// What goes into a message is a copy. All functions may be called concurrently.
+// It checks the content of messages; the errors are *resource.FieldError and *label.FieldError. It
+// copies values into messages. All functions may be called concurrently.
 package convert
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// quantities is what both messages with quantities have.
+// quantities is the common part of both messages with quantities.
 type quantities interface {
 	GetCustom() map[string]int64
 	GetMemoryBytes() int64
@@ -26,8 +26,8 @@ type quantities interface {
 	GetInstances() int64
 }
 
-// ResourceFromProto returns the resource of a message; nil is the one with nothing set. External
-// parts may come in any order.
+// ResourceFromProto returns the resource of a message; nil is an empty resource. External parts may
+// come in any order.
 func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	if m == nil {
 		return resource.Resource{}, nil
@@ -47,8 +47,8 @@ func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	return r, nil
 }
 
-// VectorFromProto returns the vector of a message that may have no external parts: the capacity of
-// a host, a measurement.
+// VectorFromProto returns the vector of a message that may have no external parts, such as a host's
+// capacity or a measurement.
 func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 	r, err := ResourceFromProto(m)
 	if err == nil && len(r.External) > 0 {
@@ -61,11 +61,11 @@ func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 }
 
 // LimitFromProto returns the vector and the external parts of a message that is the limit or the
-// guarantee of a quota. A part that names no cluster is for every one of its kind.
+// guarantee of a quota. A part without a cluster applies to every cluster of its kind.
 func LimitFromProto(m *bursarv1.Resource) (resource.Vector, []resource.External, error) {
 	parts := proto.CloneOf(m)
 	for _, e := range parts.GetExternal() {
-		if e.GetCluster() == "" { // two addresses may be the same then
+		if e.GetCluster() == "" { // two addresses may become equal
 			e.Cluster = resource.Any
 		}
 	}
@@ -87,7 +87,7 @@ func LimitToProto(v resource.Vector, external []resource.External) *bursarv1.Res
 	return ResourceToProto(resource.NewResource(v, external...))
 }
 
-// PlaceToProto returns the message of the place of a limit or a guarantee of external parts.
+// PlaceToProto returns the message of the place of a limit or guarantee of external parts.
 func PlaceToProto(at resource.Address) *bursarv1.ExternalPlace {
 	return &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
 }
@@ -142,7 +142,7 @@ func quantity(v resource.Vector, dimension string) *int64 {
 	return nil
 }
 
-// RulesFromProto reads conditions on labels; nil: there are none. The error is a *label.FieldError
+// RulesFromProto parses conditions on labels; nil: there are none. The error is a *label.FieldError
 // whose field is the index.
 func RulesFromProto(texts []string) (rules []label.Rule, err error) {
 	for i, text := range texts {
@@ -161,7 +161,7 @@ func LabelsFromProto(labels map[string]string) (label.Set, error) { return label
 // LabelsToProto returns the map of a message.
 func LabelsToProto(set label.Set) map[string]string { return set.Map() }
 
-// NormalizationFromProto returns the rounding of a quota; nil leaves requests as they are.
+// NormalizationFromProto returns the rounding of a quota; nil leaves requests unchanged.
 func NormalizationFromProto(m *bursarv1.Normalization) (resource.Normalization, error) {
 	var n resource.Normalization
 	for _, part := range []struct {
@@ -181,8 +181,8 @@ func NormalizationFromProto(m *bursarv1.Normalization) (resource.Normalization, 
 	return n, nil
 }
 
-// NormalizationToProto returns the message of a rounding, nil for one that leaves requests as they
-// are.
+// NormalizationToProto returns the message of a rounding, nil for one that leaves requests
+// unchanged.
 func NormalizationToProto(n resource.Normalization) *bursarv1.Normalization {
 	if n.Minimum.IsUnset() && n.Increment.IsUnset() && n.Maximum.IsUnset() {
 		return nil
@@ -204,7 +204,7 @@ func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	return nil, false
 }
 
-// MarshalJSON writes a resource in this system's own JSON form, that of bursar.v1.Resource.
+// MarshalJSON encodes a resource in this system's own JSON format, that of bursar.v1.Resource.
 func MarshalJSON(r resource.Resource) ([]byte, error) {
 	text, err := protojson.Marshal(ResourceToProto(r))
 	if err != nil {
@@ -213,7 +213,7 @@ func MarshalJSON(r resource.Resource) ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Fields that it does not know are an error.
+// UnmarshalJSON decodes the output of MarshalJSON. Unknown fields are an error.
 func UnmarshalJSON(text []byte) (resource.Resource, error) {
 	m := &bursarv1.Resource{}
 	if err := protojson.Unmarshal(text, m); err != nil {

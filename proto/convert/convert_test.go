@@ -85,8 +85,8 @@ func TestPartsMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestContractAndConversionAgree has what both this package and the contract's own rules must
-// refuse.
+// TestContractAndConversionAgree has messages that both this package and the API's own rules must
+// reject.
 func TestContractAndConversionAgree(t *testing.T) {
 	many, names := &bursarv1.Resource{Custom: map[string]int64{}}, "abcdefghijklmnopq"
 	for _, c := range names {
@@ -129,7 +129,7 @@ func TestContractAndConversionAgree(t *testing.T) {
 	}
 }
 
-// TestConversionRefusesMore has what only this package knows to be wrong.
+// TestConversionRefusesMore has messages that only this package can recognize as invalid.
 func TestConversionRefusesMore(t *testing.T) {
 	e := &bursarv1.ExternalResource{Kind: "yarn", Path: "a"}
 	for field, m := range map[string]*bursarv1.Resource{

@@ -11,27 +11,27 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// An element of a message takes more memory decoded than encoded: an empty one 2 bytes on the
-// wire, and in memory a struct and the pointer to it. These are estimates, in bytes; a message
+// An element of a message takes more memory decoded than encoded: an empty one takes 2 bytes on the
+// wire, and a struct with a pointer to it in memory. These are estimates, in bytes; a message
 // itself takes the size of its Go type.
 const (
 	pointerSize  = 16  // to a message, in a slice that doubles when it grows
 	textSize     = 32  // of a string in such a slice, without its bytes
 	mapEntrySize = 64  // a key and a value
-	objectSize   = 128 // in JSON, whichever message it is
-	valueSize    = 32  // in JSON, a value that is none
+	objectSize   = 128 // in JSON, for any message
+	valueSize    = 32  // in JSON, for any other value
 )
 
 func tooManyElements(most int64) error {
 	return fmt.Errorf("body: its lists and maps take more than %d bytes of memory: want fewer elements", most)
 }
 
-// smallest is the size up to which a message needs no check: its elements have two bytes each, and
-// take a few hundred in memory.
+// smallest is the size up to which a message needs no check: each of its elements has at least two
+// bytes, and takes a few hundred in memory.
 const smallest = 4 << 10
 
-// checkBinary returns an error if the elements of a message would take more memory decoded than
-// most, in bytes; 0: no limit. It allocates nothing. The decoder reports what is malformed.
+// checkBinary returns an error if the elements of a message would take more than most bytes of
+// memory when decoded; 0: no limit. It allocates nothing. The decoder reports malformed messages.
 func checkBinary(text []byte, message proto.Message, most int64) error {
 	if most <= 0 || len(text) <= smallest {
 		return nil
@@ -43,7 +43,8 @@ func checkBinary(text []byte, message proto.Message, most int64) error {
 	return nil
 }
 
-// countBinary takes from left what the elements of a message take decoded, until nothing is left.
+// countBinary subtracts from left the memory of a message's elements when decoded, until left is
+// negative.
 func countBinary(text []byte, kind protoreflect.MessageDescriptor, left *int64) {
 	fields := kind.Fields()
 	for len(text) > 0 && *left >= 0 {
@@ -60,7 +61,7 @@ func countBinary(text []byte, kind protoreflect.MessageDescriptor, left *int64) 
 		text = text[size:]
 		field := fields.ByNumber(number)
 		if field == nil {
-			continue // kept as it is
+			continue // kept undecoded
 		}
 		switch {
 		case field.IsMap():
@@ -81,7 +82,7 @@ func countBinary(text []byte, kind protoreflect.MessageDescriptor, left *int64) 
 	}
 }
 
-// sizes are those of the Go types of messages, by their descriptors.
+// sizes caches the sizes of the Go types of messages, by descriptor.
 var sizes sync.Map //nolint:gochecknoglobals // a cache of what never changes
 
 func sizeOf(kind protoreflect.MessageDescriptor) int64 {
@@ -96,7 +97,7 @@ func sizeOf(kind protoreflect.MessageDescriptor) int64 {
 	return size
 }
 
-// checkJSON does the same for JSON. It cannot know the kind of an object before it is decoded.
+// checkJSON does the same for JSON. It cannot know the type of an object before decoding.
 func checkJSON(text []byte, most int64) error {
 	if most <= 0 || len(text) <= smallest {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// allocated is how many bytes are allocated while something runs.
+// allocated returns how many bytes run allocates.
 func allocated(run func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -25,7 +25,7 @@ func allocated(run func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// parts are ways to say nothing so many times.
+// emptyParts are messages with n empty elements.
 func emptyParts() map[string]func(n int) *bursarv1.SyncRequest {
 	return map[string]func(int) *bursarv1.SyncRequest{
 		"engines": func(n int) *bursarv1.SyncRequest {
@@ -59,7 +59,8 @@ func emptyParts() map[string]func(n int) *bursarv1.SyncRequest {
 	}
 }
 
-// What is far larger decoded than encoded is refused before it is decoded, in either encoding.
+// A message that is far larger decoded than encoded is rejected before decoding, in either
+// encoding.
 func TestManyEmptyPartsAreRefusedBeforeTheyAreDecoded(t *testing.T) {
 	const most = 4 << 20
 	type codec interface {
@@ -88,12 +89,12 @@ func TestManyEmptyPartsAreRefusedBeforeTheyAreDecoded(t *testing.T) {
 	}
 }
 
-// The estimate is near what is allocated: what it lets through takes at most four times as much.
+// The estimate is close to the real memory: an accepted message takes at most four times as much.
 func TestWhatIsDecodedKeepsToTheBound(t *testing.T) {
 	const most = 1 << 20
 	for name, of := range emptyParts() {
 		var text []byte
-		for n := 64_000; ; n = n * 3 / 4 { // the largest, roughly, that is let through
+		for n := 64_000; ; n = n * 3 / 4 { // roughly the largest accepted one
 			var err error
 			if text, err = proto.Marshal(of(n)); err != nil {
 				t.Fatal(err)
@@ -110,8 +111,8 @@ func TestWhatIsDecodedKeepsToTheBound(t *testing.T) {
 	}
 }
 
-// Real reports stay below the limit of eight times their own size, and rules, of which a request
-// has 1 MiB at most, below half of the limit of thirty-two times.
+// Real reports stay below the limit of eight times their own size. Rules, of which a request has at
+// most 1 MiB, stay below half of the limit of thirty-two times.
 func TestRealRequestsKeepFarFromTheBound(t *testing.T) {
 	report, rules := &bursarv1.SyncRequest{Full: true}, &bursarv1.ApplyRequest{}
 	resource := func() *bursarv1.Resource {

@@ -21,12 +21,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostFault is how much of a wrong value an error shows, in bytes.
+// mostFault is the length of a wrong value in an error, in bytes.
 const mostFault = 80
 
-// jsonFault finds the first field of a request whose value is not of the field's type, by name, and
-// says what would be right: the library's error names a type of protobuf and a place in the text.
-// Nil: there is none. It reads the text again, so it is for texts that were refused.
+// jsonFault finds the first field of a request, by name, whose value has the wrong type, and
+// describes a valid value: the library's error names a protobuf type and a position. Nil: there is
+// none. It parses the text again, so it is only for rejected texts.
 func jsonFault(path string, text json.RawMessage, of protoreflect.MessageDescriptor) *resource.FieldError {
 	switch of.FullName() {
 	case "google.protobuf.Duration":
@@ -44,7 +44,7 @@ func jsonFault(path string, text json.RawMessage, of protoreflect.MessageDescrip
 			f = of.Fields().ByTextName(name)
 		}
 		if f == nil {
-			continue // the library says so
+			continue // the library reports it
 		}
 		if fault := fieldFault(below(path, string(f.Name())), fields[name], f); fault != nil {
 			return fault
@@ -63,7 +63,7 @@ func below(path, name string) string {
 // fieldFault is jsonFault for one field, which may be a list or a map.
 func fieldFault(path string, text json.RawMessage, f protoreflect.FieldDescriptor) *resource.FieldError {
 	switch {
-	case isNull(text): // as if it were left out
+	case isNull(text): // like an absent field
 		return nil
 	case f.IsMap():
 		var values map[string]json.RawMessage
@@ -122,7 +122,7 @@ func valueFault(path string, text json.RawMessage, f protoreflect.FieldDescripto
 
 func enumFault(path string, text json.RawMessage, word string, isText bool, of protoreflect.EnumDescriptor) *resource.FieldError {
 	if _, err := strconv.ParseInt(string(text), 10, 32); err == nil {
-		return nil // a number stands for a name
+		return nil // a number may replace a name
 	}
 	var names []string
 	for i := range of.Values().Len() {
@@ -141,7 +141,7 @@ func wrongUnless(right bool, path string, text json.RawMessage, want string) *re
 	return &resource.FieldError{Field: path, Value: shownJSON(text), Want: want}
 }
 
-// shownJSON is a value in an error: a text without its quotes.
+// shownJSON formats a value for an error: a text without its quotes.
 func shownJSON(text json.RawMessage) string {
 	var word string
 	if json.Unmarshal(text, &word) == nil && !isNull(text) {
@@ -159,7 +159,7 @@ func durationForm(text json.RawMessage) bool {
 	return isNull(text) || json.Unmarshal(text, &word) == nil && secondsForm.MatchString(word)
 }
 
-// seconds is a duration in the right form that was probably meant, in quotes.
+// seconds returns the duration that was probably meant, in the right form and in quotes.
 func seconds(text json.RawMessage) string {
 	var word string
 	if json.Unmarshal(text, &word) != nil { // a number of seconds
@@ -184,7 +184,7 @@ func timestampForm(text json.RawMessage) bool {
 	return err == nil
 }
 
-// moment is a time in the right form that was probably meant, in quotes.
+// moment returns the time that was probably meant, in the right form and in quotes.
 func moment(text json.RawMessage) string {
 	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	var word string
@@ -194,13 +194,13 @@ func moment(text json.RawMessage) string {
 				at = t
 			}
 		}
-	} else if n, err := strconv.ParseInt(string(text), 10, 40); err == nil { // seconds of Unix
+	} else if n, err := strconv.ParseInt(string(text), 10, 40); err == nil { // Unix seconds
 		at = time.Unix(n, 0).UTC()
 	}
 	return `"` + at.Format(time.RFC3339) + `"`
 }
 
-// bounds are those of a kind of whole numbers.
+// bounds returns the bounds of a kind of whole numbers.
 func bounds(kind protoreflect.Kind) (least, most *big.Int) {
 	switch kind { //nolint:exhaustive // the others are no whole numbers
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
@@ -226,8 +226,8 @@ func isWhole(text string, least, most *big.Int) bool {
 	return !strings.HasPrefix(text, "+") && n.Cmp(least) >= 0 && n.Cmp(most) <= 0
 }
 
-// meantQuantity is what was probably meant by a quantity with a unit, as the command line has it:
-// 4GiB of bytes, 500m of thousandths of a core; empty: nothing is known.
+// meantQuantity returns the plain number for a quantity with a unit, as on the command line: for
+// 4GiB in bytes, for 500m in thousandths of a core; empty: unknown.
 func meantQuantity(field, word string) string {
 	var n int64
 	var err error

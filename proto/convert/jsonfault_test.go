@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A value of another type is told by its field, with the right form of what was probably meant.
+// The error about a value of the wrong type names the field, and gives the probably intended value
+// in the right form.
 func TestWrongValuesOfJSONAreToldByFieldAndRightForm(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"wait":"10m"}`:                                     `wait: "10m": want seconds as a text with "s" behind, such as "600s"`,
@@ -53,11 +54,11 @@ func TestWrongValuesOfJSONAreToldByFieldAndRightForm(t *testing.T) {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)
 		}
 	}
-	// What is no JSON is told as such.
+	// The error about invalid JSON says that it is invalid.
 	if err := (convert.StrictJSON{}).Unmarshal([]byte(`{"requestId":`), &bursarv1.AllocateRequest{}); err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
 		t.Error(err)
 	}
-	// What is of the right type is not blamed for an unknown field.
+	// A field of the right type is not blamed for an unknown field.
 	err := convert.StrictJSON{}.Unmarshal([]byte(`{"wait":"600s","resource":{"memory":4,"memoryBytes":"5"}}`), &bursarv1.AllocateRequest{})
 	if err == nil || !strings.Contains(err.Error(), `unknown field "memory"`) {
 		t.Error(err)

@@ -7,7 +7,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// notes are the texts of all notes of a shortfall, as the coordinator's ledger has them.
+// notes maps the notes of a shortfall to the texts that the coordinator's ledger uses.
 var notes = map[bursarv1.ShortfallNote]string{ //nolint:gochecknoglobals // a table that nothing changes
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED: "",
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED:    "measured",
@@ -35,11 +35,11 @@ var notesByText = func() map[string]bursarv1.ShortfallNote { //nolint:gochecknog
 	return by
 }()
 
-// NoteOfText is the note with a text; unspecified if there is none.
+// NoteOfText returns the note with a text; unspecified if there is none.
 func NoteOfText(text string) bursarv1.ShortfallNote { return notesByText[text] }
 
-// NoteText is the text of Shortfall.note for a note. It is for clients that are older than the
-// notes' codes, and know a host that takes no engines for any reason as "health".
+// NoteText returns the text of a note for Shortfall.note. It is for clients that are older than the
+// notes' codes; for them any host that accepts no engines has the note "health".
 func NoteText(note bursarv1.ShortfallNote) string {
 	if note == bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING {
 		note = bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH
@@ -47,7 +47,7 @@ func NoteText(note bursarv1.ShortfallNote) string {
 	return notes[note]
 }
 
-// NoteOf is the note of a shortfall. A server that is older than the codes has set the text alone.
+// NoteOf returns the note of a shortfall. A server that is older than the codes sets only the text.
 func NoteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote {
 	if code := s.GetNoteCode(); code != bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED {
 		return code
@@ -55,9 +55,8 @@ func NoteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote {
 	return NoteOfText(s.GetNote())
 }
 
-// HostIsAbsent reports whether a shortfall is that the host which a request names is not there. Of
-// a host that is there and has none of something that it declares, the note is the same, without a
-// detail.
+// HostIsAbsent reports whether a shortfall means that the requested host does not exist. If the
+// host exists but lacks a dimension, the note is the same, but without a detail.
 func HostIsAbsent(s *bursarv1.Shortfall) bool {
 	return NoteOf(s) == bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING &&
 		s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST && s.GetDetail() != ""

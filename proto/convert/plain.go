@@ -5,7 +5,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The bounds of the contract that IsPlain knows.
+// The limits of the API that IsPlain checks.
 const (
 	longestBootID  = 64
 	longestText    = 1024
@@ -19,10 +19,9 @@ const (
 	largestInteger = 1<<53 - 1
 )
 
-// IsPlain reports whether a request is a usual heartbeat that keeps to every rule of the contract,
-// so that the rules need not be looked at. They are found by reflection, which takes longer than
-// all else that a heartbeat of 20 engines costs. False says nothing: the rules decide, and say what
-// is wrong.
+// IsPlain reports whether a request is a usual heartbeat that satisfies every rule of the API, so
+// that the rules need not run. They use reflection, which takes longer than the rest of the work
+// for a heartbeat of 20 engines. False means nothing: the rules then decide, and report the fault.
 func IsPlain(request any) bool {
 	m, ok := request.(*bursarv1.SyncRequest)
 	if !ok || !identity.IsHostID(m.GetHostId()) || len(m.GetBootId()) > longestBootID || len(m.GetEngines()) > mostEngines ||
@@ -43,7 +42,7 @@ func areBoundedTexts(e *bursarv1.EngineReport) bool {
 	return len(e.GetStopError()) <= longestText && len(e.GetPhaseReason()) <= longestText && len(e.GetLogDirectory()) <= longestPath
 }
 
-// arePlainIncidents is for engines that had some once: each of their reports has them.
+// arePlainIncidents is for engines with past incidents: each of their reports has them.
 func arePlainIncidents(list []*bursarv1.Incident) bool {
 	for _, i := range list {
 		if len(i.GetDimension()) > longestName || i.GetCount() < 0 || i.GetMostUsed() < 0 || i.GetBound() < 0 {

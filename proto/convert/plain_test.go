@@ -39,7 +39,7 @@ func TestAUsualHeartbeatIsPlain(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a heartbeat, in whichever field, is left to the rules.
+// A heartbeat with a fault in any field is left to the rules.
 func TestWhatIsPlainKeepsToTheRules(t *testing.T) {
 	base := heartbeat()
 	base.Ended = []*bursarv1.EngineEnd{{AllocationId: "a"}}
@@ -74,7 +74,7 @@ func TestWhatIsPlainKeepsToTheRules(t *testing.T) {
 	}
 }
 
-// mutate gives every field in a message, at any depth, extreme values, one at a time.
+// mutate sets every field of a message, at any depth, to extreme values, one at a time.
 func mutate(m protoreflect.Message, path string, try func(what string)) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -146,7 +146,7 @@ func extremes(kind protoreflect.Kind) (list []protoreflect.Value) {
 	return list
 }
 
-// BenchmarkHeartbeat is a heartbeat of 20 engines, seen to be plain, and checked by the rules.
+// BenchmarkHeartbeat compares IsPlain with the rules for a heartbeat of 20 engines.
 func BenchmarkHeartbeat(b *testing.B) {
 	m := heartbeat()
 	m.Ended, m.Capacity = nil, nil

@@ -7,9 +7,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ErrorOutput separates why an allocation is in its state from what its engine wrote, if one has
-// exited. An agent of an older version reports both in the reason. All that decide who sees what
-// an engine wrote ask it.
+// ErrorOutput separates the reason of an allocation's state from the output of its engine, if an
+// engine has exited. An agent of an older version reports both in the reason. All code that decides
+// who may see an engine's output calls it.
 func ErrorOutput(reason, output string, exited bool) (how, wrote string) {
 	if output != "" || !exited {
 		return reason, output
@@ -17,16 +17,16 @@ func ErrorOutput(reason, output string, exited bool) (how, wrote string) {
 	return SeparateReason(reason)
 }
 
-// RightsOf is the user who may act on an allocation, and see the output of its engine. The label
-// user names the one who pays for it.
+// RightsOf returns the user who may act on an allocation, and see the output of its engine. The
+// label user names the user who pays for it.
 func RightsOf(a *bursarv1.Allocation) string {
 	return cmp.Or(a.GetActingUser(), a.GetLabels()["user"])
 }
 
-// SeparateReason takes from the reason of an end what an agent of an older version added to its
-// own words: "exit code 1: LINE | LINE". If a caller has released an engine with a reason of the
-// same form, or the name of a cgroup contains ": ", the rest is treated as an engine's words too,
-// and only those see it who may see these.
+// SeparateReason splits a reason from an agent of an older version, which appends the engine's
+// output to its own words: "exit code 1: LINE | LINE". A caller may have released an engine with a
+// reason of the same form, or the name of a cgroup may contain ": ". Then the rest also counts as
+// the engine's output, and only users who may see output see it.
 func SeparateReason(reason string) (how, output string) {
 	how, output, _ = strings.Cut(reason, ": ")
 	switch {

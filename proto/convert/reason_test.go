@@ -18,7 +18,7 @@ func TestWhatAgentsOfAnOlderVersionPutBehindTheirWordsIsTakenFromAReason(t *test
 		"killed for lack of memory: its cgroup's limit of 4GiB: x": {"killed for lack of memory: its cgroup's limit of 4GiB", "x"},
 		"killed for lack of memory: the limit of cgroup /a: x":     {"killed for lack of memory: the limit of cgroup /a", "x"},
 		"killed for lack of memory: the machine's: x":              {"killed for lack of memory: the machine's", "x"},
-		// This version's own.
+		// The form of this version.
 		"exit code 1, after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 4GiB": {
 			"exit code 1, after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 4GiB", "",
 		},

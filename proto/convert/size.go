@@ -10,29 +10,29 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What one request may leave in rows and events, in bytes of protobuf. The rules of the contract
-// limit each field; together they would let an Allocate leave 75 KB for 30 days. These limits are
-// several times the size of the largest real requests, see docs/adr/0032.
+// Limits on what one request leaves in rows and events, in bytes of protobuf. The rules of the API
+// limit each field; with all fields at their limits, an Allocate would leave 75 KB for 30 days.
+// These limits are several times the size of the largest real requests, see docs/adr/0032.
 const (
-	// MaxAllocationSize bounds a request for an allocation, a confirmation and a new entitlement.
+	// MaxAllocationSize limits a request for an allocation, a confirmation and a new entitlement.
 	// With ten labels, eight long queue paths and 64 application ids they take about 1, 2 and 3
 	// KiB.
 	MaxAllocationSize = 8 << 10
-	// MaxGrantSize limits the labels and resources of an agent's record of a grant: of a request
-	// and of a confirmation together. From a larger record one part is left out.
+	// MaxGrantSize limits the labels and resources in an agent's record of a grant: of a request
+	// and a confirmation together. A larger record leaves out one part.
 	MaxGrantSize = 2 * MaxAllocationSize
-	// MaxHostSize bounds the announcement of a host: 64 labels of 100 bytes, and capacities of 16
+	// MaxHostSize limits the registration of a host: 64 labels of 100 bytes, and capacities of 16
 	// kinds.
 	MaxHostSize = 16 << 10
-	// MaxQuotaSize bounds a rule: a selector of 16 labels, and five vectors of 16 custom
+	// MaxQuotaSize limits a rule: a selector of 16 labels, and five vectors of 16 custom
 	// dimensions.
 	MaxQuotaSize = 8 << 10
-	// MaxProviderSize bounds how a cluster is read: settings are addresses, names and paths of
-	// files.
+	// MaxProviderSize limits the configuration of a cluster: settings are addresses, names and
+	// paths of files.
 	MaxProviderSize = 16 << 10
 )
 
-// CheckSize refuses a request that would leave too much in rows and events. It accepts requests
+// CheckSize rejects a request that would leave too much in rows and events. It accepts requests
 // that leave nothing, and those whose fields have sufficient rules. The error is a
 // *resource.FieldError that names the largest field.
 func CheckSize(request any) error {
@@ -63,7 +63,7 @@ func CheckSize(request any) error {
 	return nil
 }
 
-// GrantSize is the size in bytes of the labels and resources of an agent's record of a grant.
+// GrantSize returns the size in bytes of the labels and resources in an agent's record of a grant.
 func GrantSize(m *bursarv1.Allocation) int {
 	return proto.Size(&bursarv1.Allocation{Labels: m.GetLabels(), Requested: m.GetRequested(), Entitled: m.GetEntitled()})
 }
@@ -80,8 +80,7 @@ func checkSize(path string, m proto.Message, most int) error {
 	}
 }
 
-// largestField is the path of the field that takes most, down to one that is no single message,
-// and its bytes.
+// largestField returns the path and size of the largest field; it descends into single messages.
 func largestField(m protoreflect.Message) (path string, size int) {
 	var inner protoreflect.Message
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

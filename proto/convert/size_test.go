@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// labels are so many, of so many bytes with their keys.
+// labels returns n labels of a size in bytes, including their keys.
 func labels(n, bytes int) map[string]string {
 	m := make(map[string]string, n)
 	for i := range n {
@@ -23,7 +23,7 @@ func labels(n, bytes int) map[string]string {
 	return m
 }
 
-// parts are so many queues with a path of four long levels, and every quantity.
+// parts returns n queues with a path of four long levels, and every quantity.
 func parts(n int) []*bursarv1.ExternalResource {
 	list := make([]*bursarv1.ExternalResource, 0, n)
 	for i := range n {
@@ -43,9 +43,8 @@ func hosts(n int) (list []string) {
 	return list
 }
 
-// The largest requests that anybody is known to send: the labels of a Linkis request with all its
-// optional ones, eight queues of clusters side by side, every host of a rack avoided, 64
-// applications.
+// The largest known real requests: the labels of a Linkis request with all its optional ones, eight
+// queues of clusters side by side, every host of a rack avoided, 64 applications.
 func TestTheLargestRealRequestsPass(t *testing.T) {
 	linkis := map[string]string{
 		"user": "hduser05", "creator": "data-quality-platform", "engineType": "spark-3.3.1", "userCreator": "hduser05-data-quality-platform",
@@ -116,7 +115,7 @@ func TestARequestThatWouldLeaveTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-// The bound is on all fields together and exact.
+// The limit covers all fields together and is exact.
 func TestTheBoundOnSizeIsExact(t *testing.T) {
 	m := &bursarv1.AllocateRequest{Host: &bursarv1.HostWishes{Avoid: hosts(200)}}
 	m.RequestId = strings.Repeat("r", 1000) // two bytes of length and one of tag before it

@@ -9,23 +9,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StrictJSON is a codec for servers: JSON as in Connect, but a field that the contract does not
-// know is an error. A caller who writes "memory" for "memoryBytes" must get an error, not an
-// engine with no memory booked.
+// StrictJSON is a JSON codec for servers, like Connect's, but an unknown field is an error. A
+// caller who writes "memory" for "memoryBytes" must get an error, not an engine without booked
+// memory.
 type StrictJSON struct {
 	// MaxDecoded limits the memory for the elements of a request's lists and maps, in bytes; 0: no
 	// limit.
 	MaxDecoded int64
 }
 
-// Name is that of the codec it stands in for.
+// Name returns the name of Connect's codec, which it replaces.
 func (StrictJSON) Name() string { return "json" }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (c StrictJSON) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend writes a message behind what dst holds. Connect takes what it returns for its own,
-// and not what Marshal returns.
+// MarshalAppend appends an encoded message to dst. Connect takes ownership of the result, but not
+// of Marshal's result.
 func (StrictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if e, encoded := message.(Encoded); encoded {
 		return e.AppendEncoded(dst, StrictJSON{}.Name(), protojson.MarshalOptions{}.Marshal)
@@ -37,8 +37,8 @@ func (StrictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// Unmarshal reads a message. The error is a *resource.FieldError if the value of a field is wrong,
-// and otherwise names the field and its place.
+// Unmarshal decodes a message. The error is a *resource.FieldError if the value of a field is
+// wrong, and otherwise names the field and its position.
 func (c StrictJSON) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {

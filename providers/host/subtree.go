@@ -24,9 +24,10 @@ type subtree struct {
 	failed  bool // some processes could not be read
 }
 
-// leftBelow returns a lower bound of the number of processes in an engine's cgroup and below, after
-// an incomplete walk that has found some. It returns 0 only if that is certain: version 2 reports
-// it; with version 1 two consecutive scans of the process table must have found none.
+// leftBelow returns a lower bound of the number of processes in an engine's cgroup and below, if
+// the walk was incomplete; found is the number that it has found. The result is 0 only if that is
+// certain: version 2 reports it; with version 1 two consecutive scans of the process table must
+// have found none.
 func (m *Meter) leftBelow(e *engine, found int, now time.Time) int {
 	own := &e.cgroup
 	if !own.memoryAt.V1 {

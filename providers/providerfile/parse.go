@@ -1,4 +1,4 @@
-// Package providerfile reads files of providers, which say how external clusters are read:
+// Package providerfile reads files of providers, which configure how external clusters are read:
 //
 //	providers:
 //	  - kind: yarn
@@ -9,8 +9,8 @@
 //	    cluster: licences
 //	    settings: {command: [/usr/local/libexec/licences, MATLAB], user: nobody}
 //
-// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking
-// anybody, that no cluster occurs twice and that no kind has two defaults. A file is taken whole
+// It checks everything that one file shows: fields, kinds, settings as far as the kind's Check
+// goes, that clusters are unique, and that no kind has two defaults. A file is accepted as a whole
 // or not at all.
 //
 // The functions are pure if the kinds' checks are.
@@ -27,18 +27,18 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
-// Excerpt shows the place.
+// Error describes a fault in a file and its place: File, Line, Column, Field, Reason. Its Excerpt
+// shows the place.
 type Error = yamlfile.Error
 
-// Bounds of the contract, and one on a file.
+// Limits of the API, and one on a file.
 const (
 	maxProviders = 1000
 	maxSettings  = 64
 	maxValue     = 4096
 )
 
-// file and entry are the form of a file.
+// file and entry are the structure of a file.
 type file struct {
 	Providers []entry `yaml:"providers"`
 }
@@ -49,14 +49,15 @@ type entry struct {
 	// Cluster is the name of the cluster here, as in addresses and in the label cluster: 1 to 128
 	// letters, digits, and - _ .
 	Cluster yamlfile.Scalar `yaml:"cluster"`
-	// Default says that this cluster is meant by requests that name no cluster of the kind. At most
-	// one of a kind can have it. If a kind has only one cluster, that one is meant in any case.
+	// Default makes this the cluster of requests that name no cluster of the kind. At most one
+	// cluster of a kind can have it. If a kind has only one cluster, that one is the default in any
+	// case.
 	Default yamlfile.Scalar `yaml:"default"`
 	// Settings are the settings listed below, by name.
 	Settings map[string]yamlfile.ScalarOrList `yaml:"settings"`
 }
 
-// Parse reads a file's content; name is for errors alone. The error is an *Error.
+// Parse reads a file's content; name is only for errors. The error is an *Error.
 func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provider, error) {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -93,14 +94,14 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 
 func indexPath(i int) string { return fmt.Sprintf("providers[%d]", i) }
 
-// fieldError is what is wrong in an entry.
+// fieldError is a fault in an entry.
 type fieldError struct {
 	field, reason string
-	// secret: what stands there may be one.
+	// secret: the lines of the file at the fault may contain a secret.
 	secret bool
 }
 
-// places are the indexes of clusters and defaults in the file.
+// places maps the clusters and defaults to their indexes in the file.
 type places struct{ clusters, defaults map[string]int }
 
 func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
@@ -119,7 +120,7 @@ func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
 	return nil
 }
 
-// provider returns the entry in the API's words.
+// provider converts the entry to the API's type.
 func (e *entry) provider(kinds providers.Kinds) (*bursarv1.Provider, *fieldError) {
 	if !e.Kind.IsSet() {
 		return nil, &fieldError{field: "kind", reason: "missing: want one, such as yarn"}
@@ -157,7 +158,7 @@ func (e *entry) provider(kinds providers.Kinds) (*bursarv1.Provider, *fieldError
 	return p, checked(kind, p.GetSettings())
 }
 
-// checked asks the kind about the settings.
+// checked runs the kind's check of the settings.
 func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	err := kind.Check(settings)
 	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
@@ -172,8 +173,8 @@ func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	return nil
 }
 
-// Locate returns the error of a provider that Parse took and that was refused later: field is its
-// path, beginning with "providers[N]" as they were returned.
+// Locate returns the error about a provider that Parse accepted and that was rejected later. field
+// is its path; it begins with "providers[N]", where N is the index in Parse's result.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {

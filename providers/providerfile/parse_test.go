@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// fake is a kind that wants addresses, and of them nothing that is wrong.
+// fake is a kind with the setting addresses, which must not be "wrong".
 type fake struct{ providers.Kind }
 
 func (fake) Name() string { return "fake" }
@@ -87,7 +87,7 @@ func TestWhatIsWrongIsSaidWhereItStands(t *testing.T) {
 	}
 }
 
-// hiding is a kind that takes whatever it does not know for a secret.
+// hiding is a kind that treats every unknown value as a secret.
 type hiding struct{ fake }
 
 func (hiding) Check(settings map[string]string) error {

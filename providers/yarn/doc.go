@@ -15,10 +15,10 @@
 //
 // YARN counts memory in MiB and CPU in virtual cores; this package uses bytes and millicores, like
 // the rest of the project. It converts custom types to their base unit. It rounds limits and
-// guarantees down, and use up. A negative figure counts as zero. A dimension is absent from a
-// limit, and so unlimited, if the figure is above resource.MaxQuantity or is one of YARN's values
-// for unlimited (2147483647, 9223372036854775807, and -1 in a limit). In use, in guarantees and in
-// custom types, where absent means zero, such a figure becomes MaxQuantity.
+// guarantees down, and used amounts up. A negative figure counts as zero. A dimension is absent
+// from a limit, and so unlimited, if the figure is above resource.MaxQuantity or is one of YARN's
+// values for unlimited (2147483647, 9223372036854775807, and -1 in a limit). In use, in guarantees
+// and in custom types, where absent means zero, such a figure becomes MaxQuantity.
 //
 // # Concurrency
 //

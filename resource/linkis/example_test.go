@@ -7,7 +7,7 @@ import (
 	"github.com/bursar/bursar/resource/linkis"
 )
 
-// The resource types of Linkis are views of one vector, with JSON forms of their own.
+// The resource types of Linkis are views of one vector, each with its own JSON format.
 func ExampleMarshal() {
 	driver := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
 	text, _ := linkis.Marshal(driver, linkis.View(driver))

@@ -1,9 +1,8 @@
-// Package linkis has the forms of a resource that Apache Linkis persists and sends: ten types,
-// each a view of a resource.Resource, with JSON of its own.
+// Package linkis has the resource formats that Apache Linkis persists and sends: ten types, each a
+// view of a resource.Resource with its own JSON.
 //
-// It says how a resource is written there and read back, exactly or with an error. It does not
-// talk to Linkis. Package resource defines what a quantity means. All of it is pure: nothing is
-// shared between calls.
+// It writes and reads these formats, exactly or with an error. It does not talk to Linkis. Package
+// resource defines the meaning of a quantity. All functions are pure.
 package linkis
 
 import (
@@ -14,10 +13,10 @@ import (
 )
 
 // Type names one of the resource types of Apache Linkis. Each is a view of a resource.Resource:
-// some of its dimensions, under the field names that Linkis persists and sends.
+// some of its dimensions, under Linkis's field names.
 type Type string
 
-// The types, and what each is a view of.
+// The types, with the dimensions of each view.
 const (
 	Memory              Type = "Memory"              // memory
 	CPU                 Type = "CPU"                 // cpu
@@ -49,16 +48,16 @@ func fixedDimensions() map[string]uint8 {
 	return map[string]uint8{resource.Memory: setMemory, resource.CPU: setCPU, resource.Instances: setInstances}
 }
 
-// shape says what a type has room for.
+// shape describes the dimensions of a type.
 type shape struct {
 	Type
 	here   uint8  // fixed dimensions
 	custom bool   // custom countables
-	kind   string // of its one external part; empty: it has none
+	kind   string // of its only external part; empty: it has none
 	there  uint8  // fixed dimensions of that part
 }
 
-// shapes returns all types, those that are views of less before those of more.
+// shapes returns all types, smaller views before larger ones.
 func shapes() []shape {
 	const load, loadInstance = setMemory | setCPU, setMemory | setCPU | setInstances
 	return []shape{
@@ -75,7 +74,7 @@ func shapes() []shape {
 	}
 }
 
-// ParseType reads a type's name as Linkis stores it; "Default" is Load. The error is a
+// ParseType parses a type's name as Linkis stores it; "Default" is Load. The error is a
 // *resource.FieldError.
 func ParseType(name string) (Type, error) {
 	if name == "Default" {
@@ -97,8 +96,8 @@ func (t Type) shape() (shape, error) {
 	return all[i], nil
 }
 
-// View returns the first type that has room for everything r sets and no external part or custom
-// countables that r does not have; "" if no type has. A resource with nothing set is a Load,
+// View returns the first type that covers everything in r, without an external part or custom
+// countables that r does not have; "" if there is none. A resource with nothing set is a Load,
 // Linkis's default.
 func View(r resource.Resource) Type {
 	if r.IsUnset() && len(r.External) == 0 {
@@ -112,8 +111,8 @@ func View(r resource.Resource) Type {
 	return ""
 }
 
-// Complete returns r with zero for every dimension that the type has and r does not set. Linkis
-// needs that for a resource that is used or asked for: an unset dimension would have no limit.
+// Complete returns r with zero for every dimension of the type that r does not set. Linkis needs
+// that for used or requested resources, because it reads an unset dimension as unlimited.
 func (t Type) Complete(r resource.Resource) resource.Resource {
 	s, err := t.shape()
 	if err != nil {
@@ -126,7 +125,7 @@ func (t Type) Complete(r resource.Resource) resource.Resource {
 	return out
 }
 
-// zeroed returns v with these fixed dimensions set: those that were unset to zero.
+// zeroed returns v with these fixed dimensions set, to zero if they were unset.
 func zeroed(v resource.Vector, fixed uint8) resource.Vector {
 	for dimension, bit := range fixedDimensions() {
 		if fixed&bit != 0 && !v.Has(dimension) {
@@ -136,7 +135,7 @@ func zeroed(v resource.Vector, fixed uint8) resource.Vector {
 	return v
 }
 
-// covers returns nil if the type has room for everything that r sets.
+// covers returns nil if the type has a field for everything that r sets.
 func (s shape) covers(r resource.Resource) *resource.FieldError {
 	if err := roomFor(r.Vector, s.here, s.custom); err != nil {
 		return err
@@ -169,7 +168,7 @@ func roomFor(v resource.Vector, fixed uint8, custom bool) *resource.FieldError {
 	return nil
 }
 
-// fieldError is the error about a field: what its value is, and what would be right.
+// fieldError makes an error about a field, with its value and a description of a valid one.
 func fieldError(field, value, want string) *resource.FieldError {
 	return &resource.FieldError{Field: field, Value: value, Want: want}
 }

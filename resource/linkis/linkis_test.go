@@ -13,13 +13,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// fatal is what tests and properties have in common.
+// fatal is the common interface of tests and properties.
 type fatal interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// must returns the result of a call that has no reason to fail.
+// must returns the result of a call that must not fail.
 func must[A, T any](t fatal, call func(A) (T, error), argument A) T {
 	t.Helper()
 	value, err := call(argument)
@@ -41,7 +41,7 @@ func checkField(t *testing.T, err error, field string) {
 	}
 }
 
-// quantities has the edges more often than chance would.
+// quantities generates boundary values more often than chance would.
 func quantities() *rapid.Generator[int64] {
 	return rapid.OneOf(
 		rapid.Int64Range(0, 5),
@@ -62,7 +62,7 @@ func with(r resource.Resource, here resource.Vector) resource.Resource {
 	return resource.Resource{Vector: here, External: r.External}
 }
 
-// TestForms has, for every type, the text that Linkis persists and what it says.
+// TestForms has, for every type, Linkis's text and its meaning.
 func TestForms(t *testing.T) {
 	driver := resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)
 	for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestForms(t *testing.T) {
 		},
 		{Special, `{"resources":{"fpga":0,"gpu":2}}`, resource.Resource{Vector: resource.Vector{}.With("gpu", 2).With("fpga", 0)}},
 		{Special, `{"resources":{}}`, resource.Resource{}},
-		// Without limit, Java's largest values.
+		// Java's largest values mean unlimited.
 		{Load, `{"memory":9223372036854775807,"cores":2147483647}`, resource.Resource{}},
 		{LoadInstance, `{"memory":4294967296,"cores":2147483647,"instances":2147483647,"instance":2147483647}`, resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30)}},
 		{Kubernetes, `{"memory":9223372036854775807,"cores":9223372036854775807,"namespace":"team"}`, kubernetesPart(resource.Vector{})},
@@ -270,8 +270,8 @@ func types() []Type {
 	return types
 }
 
-// sayable draws resources that the type can say: its dimensions, whole cores, and less than 32
-// bits where Java has an int.
+// sayable generates resources that the type can represent: its dimensions, whole cores, and less
+// than 32 bits for a Java int.
 func sayable(linkisType Type) *rapid.Generator[resource.Resource] {
 	return rapid.Custom(func(t *rapid.T) resource.Resource {
 		s := shapes()[slices.IndexFunc(shapes(), func(s shape) bool { return s.Type == linkisType })]

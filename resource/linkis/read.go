@@ -12,10 +12,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Unmarshal reads what Linkis has written for a resource of the type. As in Linkis, fields that
-// the type does not have are passed over, and a dimension that is not there or at the largest
-// value is without limit, here: unset. A YARN application id has no place in a Resource and is
-// dropped. The error is a *resource.FieldError, or says that the text is no JSON object.
+// Unmarshal parses Linkis's JSON of a resource of the type. As in Linkis, fields that the type does
+// not have are ignored, and a dimension that is absent or has the largest value is unlimited; here
+// it is unset. A YARN application id is dropped, because a Resource has no place for it. The error
+// is a *resource.FieldError, or reports that the text is no JSON object.
 func Unmarshal(t Type, text []byte) (resource.Resource, error) {
 	s, err := t.shape()
 	if err != nil {
@@ -36,11 +36,11 @@ func Unmarshal(t Type, text []byte) (resource.Resource, error) {
 	return r, nil
 }
 
-// members are the members of a JSON object. Unlike a struct, they are told apart by case, as
-// Linkis does.
+// members are the members of a JSON object. Unlike those of a struct, their names are
+// case-sensitive, as in Linkis.
 type members map[string]json.RawMessage
 
-// reader keeps the first thing that is wrong.
+// reader keeps the first error.
 type reader struct{ wrong *resource.FieldError }
 
 func (l *reader) resource(s shape, top members) resource.Resource {
@@ -72,7 +72,7 @@ func (l *reader) here(s shape, fields members) resource.Vector {
 	if s.here&setInstances == 0 {
 		return v
 	}
-	// A second field may hold the instances too; it must not say something else.
+	// A second field may hold the instances, too; both must be equal.
 	second := "instance"
 	if s.Type == Instance {
 		second = "cores"
@@ -88,7 +88,7 @@ func (l *reader) here(s shape, fields members) resource.Vector {
 	return first
 }
 
-// external reads the one external part of a type.
+// external reads the only external part of a type.
 func (l *reader) external(s shape, fields members) resource.External {
 	e := resource.External{Address: resource.Address{Kind: s.kind}}
 	if s.kind == kindKubernetes {
@@ -118,7 +118,7 @@ func (l *reader) special(resources members) resource.Vector {
 	return v
 }
 
-// object returns a member that is an object, nil if it is not there or null.
+// object returns a member that is an object, nil if it is absent or null.
 func (l *reader) object(fields members, name string) members {
 	text, found := fields[name]
 	if !found {
@@ -131,7 +131,7 @@ func (l *reader) object(fields members, name string) members {
 	return inner
 }
 
-// name returns a member that is a string, Linkis's default if it is not there or null.
+// name returns a member that is a string, Linkis's default if it is absent or null.
 func (l *reader) name(fields members, name string) string {
 	value := defaultName
 	if text, found := fields[name]; found {
@@ -142,15 +142,15 @@ func (l *reader) name(fields members, name string) string {
 	return value
 }
 
-// set returns v with the dimension set to a member's value times unit; unchanged if the member is
-// not there or unlimited.
+// set returns v with the dimension set to a member's value times unit, unchanged if the member is
+// absent or unlimited.
 func (l *reader) set(v resource.Vector, dimension string, fields members, name string, unit, unlimited int64) resource.Vector {
 	text, found := fields[name]
 	if !found {
 		return v
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil { // one of Java's doubles: 2.0, 1E3
+	if err != nil { // Java's formats of a double: 2.0, 1E3
 		float, err := strconv.ParseFloat(string(text), 64)
 		if err != nil || float != math.Trunc(float) || math.Abs(float) > resource.MaxQuantity {
 			float = -1

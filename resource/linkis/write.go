@@ -8,18 +8,18 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Linkis writes a dimension without limit as the largest value of its Java type, and reads a field
-// that is not there as that.
+// Linkis writes an unlimited dimension as the largest value of its Java type, and reads an absent
+// field as unlimited.
 const (
 	unlimitedLong = math.MaxInt64
 	unlimitedInt  = math.MaxInt32
 )
 
-// defaultName is the name Linkis gives to a queue or a namespace that is not named.
+// defaultName is Linkis's name for a queue or namespace without a name.
 const defaultName = "default"
 
-// The fields as Linkis's Jackson writes them. Memory is in bytes and cores are whole ones, except
-// for Kubernetes, which counts thousandths.
+// The fields in the format of Linkis's Jackson. Memory is in bytes and cores are whole, except for
+// Kubernetes, which counts thousandths.
 type (
 	memoryForm struct {
 		Memory int64 `json:"memory"`
@@ -31,12 +31,12 @@ type (
 		Memory int64 `json:"memory"`
 		Cores  int64 `json:"cores"`
 	}
-	// instanceForm has its instances in cores too.
+	// instanceForm has its instances in cores, too.
 	instanceForm struct {
 		Cores     int64 `json:"cores"`
 		Instances int64 `json:"instances"`
 	}
-	// loadInstanceForm has its instances also under the name that it had before Linkis 1.7.
+	// loadInstanceForm has its instances also under the name that was used before Linkis 1.7.
 	loadInstanceForm struct {
 		Memory    int64 `json:"memory"`
 		Cores     int64 `json:"cores"`
@@ -68,10 +68,10 @@ type (
 	}
 )
 
-// Marshal writes r as Linkis persists the type. It is exact or an error, a *resource.FieldError: r
-// must set nothing that the type has no field for, and if the type counts whole cores, cpu must be
-// whole ones (a Normalization with an increment of 1000 rounds up). An unset dimension is written
-// as Linkis's "without limit"; see Type.Complete for zeros instead.
+// Marshal formats r as Linkis persists the type. It is exact or returns a *resource.FieldError: r
+// must not set anything that the type has no field for. If the type counts whole cores, cpu must be
+// whole (a Normalization with an increment of 1000 rounds up). An unset dimension is written as
+// Linkis's unlimited value; see Type.Complete for zeros instead.
 func Marshal(r resource.Resource, t Type) ([]byte, error) {
 	s, err := t.shape()
 	if err != nil {
@@ -98,7 +98,7 @@ func Marshal(r resource.Resource, t Type) ([]byte, error) {
 	return text, nil
 }
 
-// writer keeps the first thing that Linkis has no way to say.
+// writer keeps the first value that Linkis cannot represent.
 type writer struct{ wrong *resource.FieldError }
 
 func (w *writer) value(s shape, r resource.Resource) any {
@@ -129,7 +129,7 @@ func (w *writer) value(s shape, r resource.Resource) any {
 		}
 		return special
 	}
-	return nil // shape has refused every other name
+	return nil // shape has rejected every other name
 }
 
 func (w *writer) loadInstance(v resource.Vector) loadInstanceForm {
@@ -155,7 +155,7 @@ func (w *writer) kubernetes(r resource.Resource) *kubernetesForm {
 
 func (w *writer) cores(v resource.Vector) int64 { return w.int32(v, resource.CPU, 1000) }
 
-// int32 returns a quantity in the given unit, as the Java int that it becomes.
+// int32 returns a quantity in the given unit, as a Java int.
 func (w *writer) int32(v resource.Vector, dimension string, unit int64) int64 {
 	quantity, set := v.Get(dimension)
 	switch {

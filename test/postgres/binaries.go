@@ -16,11 +16,11 @@ import (
 // binaries is the directory of the programs of one PostgreSQL: initdb and postgres.
 type binaries string
 
-// errNoServer says that there is nothing to run.
+// errNoServer means that no PostgreSQL is installed.
 var errNoServer = errors.New("no PostgreSQL server here: want initdb and postgres on the PATH, below /usr/lib/postgresql, or in " +
 	"PG_BIN; `make provide-postgres` installs them on Debian")
 
-// findBinaries returns the newest server that is installed. PG_BIN, the directory of its programs,
+// findBinaries returns the newest installed server. PG_BIN, the directory of its programs,
 // overrides the search.
 func findBinaries() (binaries, error) {
 	if dir := os.Getenv("PG_BIN"); dir != "" {
@@ -71,7 +71,7 @@ func major(dir string) int {
 	return n
 }
 
-// account is the user that runs the server; nil: the user of this process.
+// account returns the user that runs the server; nil: the user of this process.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // said above

@@ -2,10 +2,10 @@ package postgres
 
 import "github.com/bursar/bursar/test/proc"
 
-// guardScript removes what is left of a server: its directory, and all processes that work in its
-// data, stopped ones too. The kernel would signal only the first process of the server, and none
-// that are stopped. They get five seconds to end in order, because only then does the kernel get
-// back the memory that they share.
+// guardScript removes the remains of a server: its directory, and all processes, including stopped
+// ones, whose working directory is its data directory. The kernel would signal only the first
+// process of the server, and no stopped ones. The processes get five seconds for an orderly end,
+// because only then does the kernel get back their shared memory.
 const guardScript = `data=$(readlink -f "$1/data")
 signal() {
 	found=1
@@ -21,5 +21,5 @@ if signal QUIT; then
 fi
 rm -rf "$1"`
 
-// guard clears away after this process, even if it was killed.
+// guard cleans up after this process, even if it is killed.
 func guard(dir string) (*proc.Guardian, error) { return proc.Guard(guardScript, dir) }

@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// Start starts a server that has ended, and waits until it answers. One that runs is left as it
-// is.
+// Start starts a stopped server, and waits until it answers. It does nothing if the server runs.
 func (s *Server) Start(ctx context.Context) error {
 	if s.process != nil {
 		return nil
 	}
-	// The postmaster must outlive the call: it is ended by Stop, and by the kernel.
+	// The postmaster must outlive this call: Stop ends it, or the kernel.
 	process := s.command(context.WithoutCancel(ctx), "postgres", "-D", s.data())
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -41,7 +40,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// Log is what the server has written down since it was launched.
+// Log returns the server's log since its launch.
 func (s *Server) Log() string {
 	text, err := os.ReadFile(s.log())
 	if err != nil {
@@ -71,8 +70,8 @@ func (s *Server) waitUntilUp(ctx context.Context) error {
 	}
 }
 
-// Stop ends the server by a signal and waits for it: SIGTERM waits for its clients, SIGINT ends
-// their sessions, SIGQUIT ends without writing anything more, and the next start replays the log.
+// Stop ends the server by a signal and waits for it. SIGTERM waits for its clients, and SIGINT ends
+// their sessions. After SIGQUIT it writes nothing more, and the next start replays the log.
 func (s *Server) Stop(signal syscall.Signal) error {
 	if s.process == nil {
 		return nil
@@ -83,8 +82,8 @@ func (s *Server) Stop(signal syscall.Signal) error {
 	return s.waitUntilGone()
 }
 
-// Kill kills all of the server's processes at once. That is like a loss of power, except that the
-// kernel keeps what it has in its caches.
+// Kill kills all of the server's processes at once. That is like a power failure, except that the
+// kernel keeps its caches.
 func (s *Server) Kill() error {
 	if s.process == nil {
 		return nil
@@ -95,8 +94,8 @@ func (s *Server) Kill() error {
 	return s.waitUntilGone()
 }
 
-// waitUntilGone waits for every process: the last one that is left holds the cluster's memory, and
-// keeps the next start out.
+// waitUntilGone waits for every process: the last one holds the cluster's shared memory, and
+// prevents the next start.
 func (s *Server) waitUntilGone() error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -125,7 +124,7 @@ func (s *Server) waitUntilGone() error {
 	}
 }
 
-// Restart ends the server as an administrator does, its clients' sessions with it, and starts it
+// Restart stops the server like an administrator, which ends its clients' sessions, and starts it
 // again.
 func (s *Server) Restart(ctx context.Context) error {
 	return errors.Join(s.Stop(syscall.SIGINT), s.Start(ctx))
@@ -137,8 +136,7 @@ func (s *Server) Pause() error { return s.signalAll(syscall.SIGSTOP) }
 // Continue ends a Pause.
 func (s *Server) Continue() error { return s.signalAll(syscall.SIGCONT) }
 
-// signalAll signals every process of the server. The next round finds a process that started in
-// between.
+// signalAll signals every process of the server. It repeats until a round finds no new process.
 func (s *Server) signalAll(signal syscall.Signal) error {
 	seen := make(map[int]bool)
 	for {
@@ -162,7 +160,8 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 	}
 }
 
-// processes are the pids of the server: each of its processes stands in the directory of its data.
+// processes returns the pids of the server: the working directory of each of its processes is its
+// data directory.
 func (s *Server) processes() ([]int, error) {
 	data, err := filepath.EvalSymlinks(s.data())
 	if err != nil {
@@ -185,8 +184,8 @@ func (s *Server) processes() ([]int, error) {
 	return pids, nil
 }
 
-// Backup copies a server's data as they are now into a directory. The server is stopped for it,
-// and started again.
+// Backup copies a server's present data to a directory. It stops the server before, and starts it
+// again.
 func (s *Server) Backup(ctx context.Context, into string) error {
 	if err := s.Stop(syscall.SIGINT); err != nil {
 		return err
@@ -194,8 +193,7 @@ func (s *Server) Backup(ctx context.Context, into string) error {
 	return errors.Join(copyTree(ctx, s.data(), into), s.Start(ctx))
 }
 
-// Restore puts back what Backup has copied: everything since is gone, as with a backup that is an
-// hour old.
+// Restore restores the copy of Backup. All later changes are lost, as with an old backup.
 func (s *Server) Restore(ctx context.Context, from string) error {
 	if err := s.Stop(syscall.SIGINT); err != nil {
 		return err

@@ -20,12 +20,12 @@ import (
 // Pooler is a PgBouncer in front of a Server.
 type Pooler struct{ host string }
 
-// StartPooler runs a PgBouncer for the length of a test: with a mode (session, transaction or
-// statement) and at most so many connections to the server. More lines of its configuration may
-// follow.
+// StartPooler runs a PgBouncer for the length of a test, in a mode (session, transaction or
+// statement) and with at most size connections to the server. more has additional lines of its
+// configuration.
 func StartPooler(tb testing.TB, s *Server, mode string, size int, more ...string) *Pooler {
 	tb.Helper()
-	program := "/usr/sbin/pgbouncer" // Debian's is not on everybody's PATH
+	program := "/usr/sbin/pgbouncer" // on Debian it is often not on the PATH
 	if found, err := exec.LookPath("pgbouncer"); err == nil {
 		program = found
 	}
@@ -85,7 +85,7 @@ func StartPooler(tb testing.TB, s *Server, mode string, size int, more ...string
 	}
 }
 
-// DSN is the address of a database through the pooler. Parameters are "name=value".
+// DSN returns the address of a database through the pooler. Parameters are "name=value".
 func (p *Pooler) DSN(database string, parameters ...string) string {
 	address := url.URL{Scheme: "postgres", Host: p.host, Path: "/" + database, User: url.User(User)}
 	address.RawQuery = strings.Join(append([]string{"sslmode=disable"}, parameters...), "&")

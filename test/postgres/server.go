@@ -21,11 +21,11 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Options of Launch. The zero value of a field is its default.
+// Options configure a server. The zero value of a field is its default.
 type Options struct {
-	// Settings are written into postgresql.conf, over those of this package.
+	// Settings are for postgresql.conf, and override this package's.
 	Settings map[string]string
-	// Password is what connections over TCP must know. Empty: none.
+	// Password is required on TCP connections. Empty: none.
 	Password string
 }
 
@@ -49,7 +49,7 @@ type Server struct {
 	guardian *proc.Guardian
 }
 
-// Start launches a server for the length of a test, and fails the test if that does not work.
+// Start launches a server for the length of a test. The test fails if that does not work.
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bursar-postgres-") //nolint:usetesting // another user must get into it, and a socket's path is short
@@ -69,8 +69,8 @@ func Start(tb testing.TB, options Options) *Server {
 	return s
 }
 
-// Launch makes a new database cluster in a directory, which becomes the server's own, and starts
-// it. Close ends it and removes the directory.
+// Launch creates a new database cluster in a directory, which the server takes over, and starts it.
+// Close ends it and removes the directory.
 func Launch(ctx context.Context, dir string, options Options) (*Server, error) {
 	bin, err := findBinaries()
 	if err != nil {
@@ -95,7 +95,7 @@ func Launch(ctx context.Context, dir string, options Options) (*Server, error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// initialize makes the cluster and its configuration.
+// initialize creates the cluster and its configuration.
 func (s *Server) initialize(ctx context.Context, options Options) error {
 	if s.as != nil {
 		if err := os.Chown(s.dir, int(s.as.Uid), int(s.as.Gid)); err != nil {
@@ -128,7 +128,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	s.port = port
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": s.dir,
-		// mmap: shared memory is in the directory of the server too.
+		// mmap: shared memory is in the server's directory, too.
 		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap",
 		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "warning",
 	}
@@ -145,8 +145,8 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	return errors.Join(err, file.Close())
 }
 
-// command is a program of PostgreSQL's, run by the right user. The kernel ends it when this
-// process ends.
+// command returns a command for a PostgreSQL program, as the right user. The kernel ends it when
+// this process ends.
 func (s *Server) command(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(string(s.bin), program), arguments...) //nolint:gosec // as found
 	command.Dir = s.dir
@@ -155,13 +155,13 @@ func (s *Server) command(ctx context.Context, program string, arguments ...strin
 	return command
 }
 
-// Host is the server's address, host and port.
+// Host returns the server's host and port.
 func (s *Server) Host() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Socket is the directory of its socket, for host= of an address.
+// Socket returns the directory of its socket, for host= in a DSN.
 func (s *Server) Socket() string { return s.dir }
 
-// DSN is the address of a database, with the password if there is one. Parameters are
+// DSN returns the address of a database, with the password if there is one. Parameters are
 // "name=value".
 func (s *Server) DSN(database string, parameters ...string) string {
 	address := url.URL{Scheme: "postgres", Host: s.Host(), Path: "/" + database, User: url.User(User)}
@@ -172,8 +172,8 @@ func (s *Server) DSN(database string, parameters ...string) string {
 	return address.String()
 }
 
-// Execute runs SQL in a database, as its owner, over the socket: passwords do not matter. It fails
-// if that takes longer than a server may take to come up, such as for a lock.
+// Execute runs SQL in a database, as its owner, over the socket, so without a password. It fails if
+// that takes longer than patience, for example because of a lock.
 func (s *Server) Execute(ctx context.Context, database, statements string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -201,7 +201,7 @@ func (s *Server) connect(ctx context.Context, database string) (*pgx.Conn, error
 	return connection, nil
 }
 
-// CreateDatabase makes an empty database and returns its address.
+// CreateDatabase creates an empty database and returns its address.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (dsn string, err error) {
 	if err := s.Execute(ctx, "postgres", "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return "", err

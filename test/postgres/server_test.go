@@ -20,8 +20,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// abandonVariable names, in the environment of a child, the directory in which it launches a
-// server that it never ends.
+// abandonVariable names, in the environment of a child, the directory in which it launches a server
+// that it never ends.
 const abandonVariable = "BURSAR_POSTGRES_ABANDON"
 
 func TestMain(m *testing.M) {
@@ -123,7 +123,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves no server behind, not even one that is paused.
+// A killed process leaves no server behind, not even a paused one.
 func TestNothingIsLeftBehind(t *testing.T) {
 	executable, err := os.Executable()
 	if err != nil {

@@ -11,24 +11,24 @@ import (
 	"slices"
 )
 
-// Build says what is built of a module, and how. All share one cache, go's own: what has the same
-// flags is compiled once, for all packages that test it.
+// Build describes a build of programs of a module. All builds share go's own cache: code with the
+// same flags is compiled once for all test packages.
 type Build struct {
-	// Into is the file of the program, or with a slash at its end the folder of several.
+	// Into is the file of the program or, with a trailing slash, the folder for several.
 	Into string
-	// Packages are those of the programs, such as ./cmd/bursar, which it is if there are none.
+	// Packages are the packages of the programs, such as ./cmd/bursar, which is the default.
 	Packages []string
-	// Tree is the folder of another checkout; empty: of the module that this process runs in.
+	// Tree is the folder of another checkout; empty: the module that this process runs in.
 	Tree string
-	// Flags are more flags of go build.
+	// Flags are additional flags of go build.
 	Flags []string
-	// Race builds with the race detector, as the Makefile does; else programs are static.
+	// Race builds with the race detector, as the Makefile does; otherwise programs are static.
 	Race bool
-	// Environment adds to this process's.
+	// Environment extends this process's environment.
 	Environment []string
 }
 
-// Run builds. An error holds what go printed.
+// Run builds the programs. An error contains go's output.
 func (b Build) Run(ctx context.Context) error {
 	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-o", b.Into}
 	environment := append(os.Environ(), b.Environment...)
@@ -56,7 +56,7 @@ func (b Build) Run(ctx context.Context) error {
 	return nil
 }
 
-// Root is the folder of the module that this process runs in.
+// Root returns the folder of the module that this process runs in.
 func Root() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

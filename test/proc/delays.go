@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// beat is how often Delays looks at the clock, and late how much later than that it may do so
-// before it counts: timers and schedulers are not exact.
+// beat is how often Delays looks at the clock. late is the tolerance of that, because timers and
+// schedulers are not exact.
 const (
 	beat = 10 * time.Millisecond
 	late = 10 * time.Millisecond
 )
 
-// Delays measures, until the end of the test, for how long this machine had no time for this
-// process. A bound of a test on real time is what the code may take plus these delays: on a busy
-// machine everything takes longer, and that is no fault of the code.
+// Delays measures, until the end of the test, for how long this process did not get the processor.
+// A test's bound on real time is the time limit of the code plus these delays: on a busy machine
+// everything takes longer, which is not the code's fault.
 func Delays(tb testing.TB) func() time.Duration {
 	tb.Helper()
 	var sum atomic.Int64
@@ -42,7 +42,7 @@ func Delays(tb testing.TB) func() time.Duration {
 	return func() time.Duration { return time.Duration(sum.Load()) }
 }
 
-// delay is what of the time between two looks was a delay.
+// delay returns the part of the time between two looks that was a delay.
 func delay(gap time.Duration) time.Duration {
 	if gap <= beat+late {
 		return 0

@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// Guardian is a process that cleans up after this one, even if this one was killed before it could
-// do so itself.
+// Guardian is a process that cleans up after this one, even if this one is killed before it can do
+// so itself.
 type Guardian struct {
 	process   *exec.Cmd
-	hold      io.Closer // as long as this is open in this process, it waits
+	hold      io.Closer // the guardian waits while this process holds it open
 	complaint strings.Builder
 }
 
-// Guard starts a guardian that runs a script of sh, with the arguments as $1 and so on, after
-// Dismiss or when this process has ended. The script fails if it could not clear away, and says
-// why on its standard error.
+// Guard starts a guardian that runs a shell script, with the arguments as $1 and so on, after
+// Dismiss or after the end of this process. The script fails if it cannot clean up, and prints the
+// reason on its standard error.
 func Guard(script string, arguments ...string) (*Guardian, error) {
 	line := append([]string{"-c", "cat >/dev/null\n" + script, "guardian"}, arguments...)
 	g := &Guardian{process: exec.Command("sh", line...)} //nolint:gosec,noctx // it must outlive this process
@@ -39,7 +39,7 @@ func Guard(script string, arguments ...string) (*Guardian, error) {
 	return g, nil
 }
 
-// Dismiss has it clear away now, and waits for it. An error holds what it said.
+// Dismiss makes the guardian clean up now, and waits for it. An error contains its output.
 func (g *Guardian) Dismiss() error {
 	err := errors.Join(g.hold.Close(), g.process.Wait())
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Held is a process that this one knows by a file descriptor instead of its number alone. The
-// kernel gives the number of a process that has ended to another one, and tests run next to other
-// tests: who kills by number may hit theirs.
+// Held is a process that is identified by a file descriptor instead of only its pid. The kernel
+// reuses the pid of an ended process, and tests run next to other tests: a kill by pid may hit one
+// of theirs.
 type Held struct {
-	// PID is its number. It may be another's once it has ended.
+	// PID is its pid. After its end another process may have it.
 	PID int
 
-	fd int // -1: it had ended before it was held
+	fd int // -1: it had ended before Hold
 }
 
 // Hold holds a process until the end of the test. It may have ended.
@@ -39,7 +39,7 @@ func Hold(tb testing.TB, pid int) *Held {
 	return &Held{PID: pid, fd: fd}
 }
 
-// HoldText is Hold for a process whose number was printed.
+// HoldText is Hold for a printed pid.
 func HoldText(tb testing.TB, text string) *Held {
 	tb.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(text))
@@ -49,7 +49,7 @@ func HoldText(tb testing.TB, text string) *Held {
 	return Hold(tb, pid)
 }
 
-// KillAtEnd holds a process and has the end of the test kill it.
+// KillAtEnd holds a process, and kills it at the end of the test.
 func KillAtEnd(tb testing.TB, pid int) *Held {
 	tb.Helper()
 	h := Hold(tb, pid)
@@ -57,7 +57,7 @@ func KillAtEnd(tb testing.TB, pid int) *Held {
 	return h
 }
 
-// KillGroupAtEnd holds the leader of a process group, and has the end of the test kill the group.
+// KillGroupAtEnd holds the leader of a process group, and kills the group at the end of the test.
 func KillGroupAtEnd(tb testing.TB, leader int) *Held {
 	tb.Helper()
 	h := Hold(tb, leader)
@@ -65,8 +65,8 @@ func KillGroupAtEnd(tb testing.TB, leader int) *Held {
 	return h
 }
 
-// StartGroup starts a command as the leader of a session, and so of a process group. The end of
-// the test kills the group and waits for the command; the test may have waited for it before.
+// StartGroup starts a command as the leader of a session, and so of a process group. The end of the
+// test kills the group and waits for the command, even if the test has already waited for it.
 func StartGroup(tb testing.TB, cmd *exec.Cmd) *Held {
 	tb.Helper()
 	if cmd.SysProcAttr == nil {
@@ -80,8 +80,8 @@ func StartGroup(tb testing.TB, cmd *exec.Cmd) *Held {
 	return KillGroupAtEnd(tb, cmd.Process.Pid)
 }
 
-// Signal sends a signal to the process. The error is unix.ESRCH if it has ended and was waited
-// for; a zombie takes every signal.
+// Signal sends a signal to the process. The error is unix.ESRCH if it has been reaped; a zombie
+// accepts every signal.
 func (h *Held) Signal(s syscall.Signal) error {
 	if h.fd < 0 {
 		return unix.ESRCH
@@ -89,14 +89,14 @@ func (h *Held) Signal(s syscall.Signal) error {
 	return unix.PidfdSendSignal(h.fd, s, nil, 0)
 }
 
-// There reports whether the process is there, as a zombie too.
+// There reports whether the process exists, even as a zombie.
 func (h *Held) There() bool { return h.Signal(0) == nil }
 
 // SignalGroup sends a signal to the process group that the process leads or led. The error is
 // unix.ESRCH if the group is empty.
 //
-// Before Linux 6.9 a group has its number alone. It is then signaled by that as long as the leader
-// is there, because its number is nobody else's so long, and not afterwards.
+// Before Linux 6.9 a group can only be signaled by number. SignalGroup does that only while the
+// leader exists, because until then the number is not reused.
 func (h *Held) SignalGroup(s syscall.Signal) error {
 	if h.fd < 0 {
 		return unix.ESRCH

@@ -58,7 +58,7 @@ func TestAGroupIsKilledAtTheEnd(t *testing.T) {
 	Until(t, patience, pollEvery, "the group is gone", func() bool { return !leader.There() && !Alive(member.PID) })
 }
 
-// openPidfd is not closed with the test.
+// openPidfd opens a descriptor that is not closed with the test.
 func openPidfd(t *testing.T, pid int) int {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -10,21 +10,21 @@ import (
 // for a server that prints in a loop.
 const most = 64 << 20
 
-// faults are what no Bursar must ever print.
+// faults returns the texts that no Bursar server may ever print.
 func faults() []string {
 	return []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the ledger is wrong"}
 }
 
-// Output gathers what a process prints: the last 64 MiB of it at most. The zero value is empty. It
-// is safe for concurrent use.
+// Output collects the output of a process: at most the last 64 MiB. The zero value is empty. It is
+// safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	text []byte   // guarded by mu
-	seen []string // guarded by mu; faults in what was dropped for its size
+	seen []string // guarded by mu; faults in dropped text
 	most int      // bytes; 0: see most
 }
 
-// Write adds to it, and drops the oldest half if that is too much. It returns no error.
+// Write appends to it, and drops the oldest half if it becomes too long. It returns no error.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,14 +40,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept.
+// String returns the kept text.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.text)
 }
 
-// Tail is its end: at most 8 KiB, after "…" if there is more.
+// Tail returns the end: at most 8 KiB, with "…" before it if there is more.
 func (o *Output) Tail() string {
 	const longest = 8 << 10
 	text := o.String()
@@ -57,14 +57,15 @@ func (o *Output) Tail() string {
 	return text
 }
 
-// Forget drops what was printed.
+// Forget drops the text.
 func (o *Output) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text, o.seen = nil, nil
 }
 
-// Faults lists what no Bursar must ever print and was printed since the last Forget.
+// Faults lists the texts that no Bursar server may ever print and that were printed since the last
+// Forget.
 func (o *Output) Faults() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -53,7 +53,7 @@ func TestAPortThatIsInUseIsNotFree(t *testing.T) {
 	}
 }
 
-// One server has several ports: two that are the same end it.
+// One server has several ports: with two equal ones it would fail.
 func TestNoPortIsGivenOutTwice(t *testing.T) {
 	port, err := FreePort("127.0.0.1")
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	pollEvery = 5 * time.Millisecond
 )
 
-// recorder is a test that fails without an end of the one that it is in.
+// recorder is a test that can fail without ending the test around it.
 type recorder struct {
 	testing.TB
 
@@ -34,13 +34,13 @@ func (r *recorder) Errorf(format string, args ...any) {
 
 func (r *recorder) Error(args ...any) { r.complaints = append(r.complaints, fmt.Sprint(args...)) }
 
-// Fatalf ends the goroutine, as that of a test does.
+// Fatalf ends the goroutine, like that of a real test.
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// complaints are how a test fails that does this.
+// complaints returns the failures of a test that runs do.
 func complaints(t *testing.T, do func(tb testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}

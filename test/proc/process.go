@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Process is a program that goes on until it is ended. It can be started again after it ended.
+// Process is a program that runs until it is ended. It can be started again after its end.
 type Process struct {
 	// Name is for messages.
 	Name string
-	// Output is what it has printed since it was first started: on both streams, except one that
-	// its command leads elsewhere.
+	// Output is its output since its first start: both streams, except one that its command
+	// redirects.
 	Output *Output
 
 	tb      testing.TB
 	command func() *exec.Cmd
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when cmd was waited for
+	ended   chan struct{} // closed when cmd was reaped
 	err     error         // of the wait; read after ended
 }
 
-// New makes a process that Start starts: command is asked for a new command each time. At the end
-// of the test it is killed, the test fails if it printed a fault, and the end of what it printed
-// is shown if the test has failed.
+// New makes a process for Start, which calls command for a new command each time. At the end of the
+// test the process is killed, the test fails if it printed a fault, and the end of its output is
+// shown if the test has failed.
 func New(tb testing.TB, name string, command func() *exec.Cmd) *Process {
 	tb.Helper()
 	p := &Process{Name: name, Output: &Output{}, tb: tb, command: command}
@@ -43,8 +43,8 @@ func New(tb testing.TB, name string, command func() *exec.Cmd) *Process {
 	return p
 }
 
-// Start starts a command as a process, as New and Process.Start do. Its name is the program's,
-// with the first argument.
+// Start starts a command as a process, as New and Process.Start do. Its name is the program's, with
+// the first argument.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	name := strings.Join(append([]string{filepath.Base(cmd.Args[0])}, cmd.Args[1:min(2, len(cmd.Args))]...), " ")
@@ -53,8 +53,8 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Start starts it, once more if it has ended. It does not outlive this process, even one that is
-// killed.
+// Start starts the process, again if it has ended. It does not outlive this process, even if this
+// one is killed.
 func (p *Process) Start() {
 	p.tb.Helper()
 	cmd, ended := p.command(), make(chan struct{})
@@ -78,10 +78,10 @@ func (p *Process) Start() {
 	}()
 }
 
-// PID is the process's number.
+// PID returns the process's pid.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends it a signal. The test fails if it has ended.
+// Signal sends the process a signal. The test fails if it has ended.
 func (p *Process) Signal(s syscall.Signal) {
 	p.tb.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -89,7 +89,7 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// SendKill sends it SIGKILL and does not wait for its end. It may have ended before.
+// SendKill sends the process SIGKILL and does not wait for its end. It may have ended before.
 func (p *Process) SendKill() {
 	if p.cmd == nil {
 		return
@@ -99,7 +99,8 @@ func (p *Process) SendKill() {
 	}
 }
 
-// Kill ends it by SIGKILL and waits until it is gone. It may have ended, or not been started.
+// Kill ends the process by SIGKILL and waits for its end. It may have ended before, or not been
+// started.
 func (p *Process) Kill() {
 	p.SendKill()
 	if p.cmd != nil {
@@ -107,7 +108,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// Stop ends it as an operator does, by SIGTERM, and waits until it is gone. The test fails if that
+// Stop ends the process like an operator, by SIGTERM, and waits for its end. The test fails if that
 // takes longer than within.
 func (p *Process) Stop(within time.Duration) {
 	p.tb.Helper()
@@ -115,8 +116,8 @@ func (p *Process) Stop(within time.Duration) {
 	p.await(within)
 }
 
-// Wait waits until it has ended by itself, and returns its exit code: see ExitCode. The test fails
-// if that takes longer than within.
+// Wait waits until the process ends by itself, and returns its exit code: see ExitCode. The test
+// fails if that takes longer than within.
 func (p *Process) Wait(within time.Duration) int {
 	p.tb.Helper()
 	p.await(within)
@@ -134,16 +135,16 @@ func (p *Process) await(within time.Duration) {
 	}
 }
 
-// Ended is closed when it has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Err is what waiting for it gave. It waits for that.
+// Err waits for the end of the process, and returns the error of its wait.
 func (p *Process) Err() error {
 	<-p.ended
 	return p.err
 }
 
-// Running reports whether it has not ended.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:
@@ -153,7 +154,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// CheckFaults fails the test, and lets it go on, if it printed what no Bursar must ever print.
+// CheckFaults fails the test without ending it if the process has printed a text that no Bursar
+// server may ever print.
 func (p *Process) CheckFaults() {
 	p.tb.Helper()
 	for _, fault := range p.Output.Faults() {
@@ -161,7 +163,7 @@ func (p *Process) CheckFaults() {
 	}
 }
 
-// Alive reports whether a pid is that of a process that runs: not a zombie.
+// Alive reports whether a pid belongs to a running process, not a zombie.
 func Alive(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -171,7 +173,8 @@ func Alive(pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// Environment is this process's, without what would lead a bursar elsewhere, and more.
+// Environment returns this process's environment without the variables that would redirect a bursar
+// command, plus more.
 func Environment(more ...string) []string {
 	var kept []string
 	for _, variable := range os.Environ() {

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Result is what a command left.
+// Result is the result of a command.
 type Result struct {
-	Code           int // see ExitCode; -1 too if it was not done in time
+	Code           int // see ExitCode; also -1 after the time limit
 	Stdout, Stderr string
 	Took           time.Duration
 }
 
-// Run runs a program to its end. Before that, change may set what else it needs, such as its
-// environment; nil changes nothing. If the program is not done within the time, Run makes it
-// abort, so that a Go program prints where it hangs; the test fails, and goes on. Run may be
-// called from any goroutine.
+// Run runs a program to its end. Before that, change may modify the command, for example its
+// environment; nil changes nothing. If the program exceeds the time limit, Run makes it abort, so
+// that a Go program prints where it hangs; the test then fails, but continues. Run may be called
+// from any goroutine.
 func Run(tb testing.TB, within time.Duration, change func(*exec.Cmd), program string, args ...string) Result {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
@@ -43,8 +43,8 @@ func Run(tb testing.TB, within time.Duration, change func(*exec.Cmd), program st
 	return Result{Code: ExitCode(tb, err), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(began)}
 }
 
-// Expect ends the test unless the command ended with the code, and fails it for each of these
-// texts that it did not print.
+// Expect ends the test unless the command ended with this code, and fails it for each of these
+// texts that the command has not printed.
 func (r Result) Expect(tb testing.TB, code int, printed ...string) {
 	tb.Helper()
 	if r.Code != code {
@@ -57,9 +57,8 @@ func (r Result) Expect(tb testing.TB, code int, printed ...string) {
 	}
 }
 
-// ExitCode is the code of a command that was run, by the error of its wait. It is -1 if there is
-// none, because the command was not run or a signal ended it; if it was not run, the test fails
-// too.
+// ExitCode returns the exit code of a command from the error of its wait. It is -1 if the command
+// was not run or a signal ended it; if it was not run, the test fails, too.
 func ExitCode(tb testing.TB, err error) int {
 	tb.Helper()
 	if err == nil {

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// StopNewest plays a user who stops each process as soon as it is the user's: until the end of the
-// test, it sends SIGSTOP to the newest process of the machine. The kernel refuses that for the
-// processes of all others. At the end it kills what the user has left: no account may have the uid.
-// Only root can call it.
+// StopNewest simulates a user that stops each of its processes at once: until the end of the test,
+// it sends SIGSTOP to the newest process of the machine. The kernel refuses that for the processes
+// of other users. At the end it kills the user's remaining processes; so no account may have the
+// uid. Only root can call it.
 func StopNewest(tb testing.TB, uid uint32) {
 	tb.Helper()
 	if uid < 1000 {

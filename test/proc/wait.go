@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// leastChecks is how often Eventually checks at least before it gives up. If it cannot check that
-// often in the time, the machine is so busy that the condition has not had its time either.
+// leastChecks is how many checks Eventually makes at least before it gives up. If it cannot make
+// that many in the time, the machine is so busy that the condition has not had its time, either.
 const leastChecks = 60
 
-// mostFor is after what time Await gives up though it has not checked that often: a check that
-// waits for an answer may take as long as its server likes.
+// mostFor is the time after which Await gives up even after fewer checks: a check that waits for a
+// server's answer may take any time.
 func mostFor(within time.Duration) time.Duration { return max(4*within, time.Minute) }
 
-// Eventually checks every so often until check finds no fault, and returns how long that took.
-// After the time is over, and after at least 60 checks or four times the time (a minute at least),
-// the test ends with the last fault.
+// Eventually calls check every so often until it returns no error, and returns how long that took.
+// After the time limit, and after at least 60 checks or four times the limit (a minute at least),
+// the test ends with the last error.
 func Eventually(tb testing.TB, within, every time.Duration, what string, check func() error) time.Duration {
 	tb.Helper()
 	began := time.Now()
@@ -27,7 +27,7 @@ func Eventually(tb testing.TB, within, every time.Duration, what string, check f
 	return time.Since(began)
 }
 
-// Await checks as Eventually does, and returns an error where that ends the test. It may be called
+// Await checks like Eventually, but returns an error instead of ending the test. It may be called
 // from any goroutine.
 func Await(within, every time.Duration, what string, check func() error) error {
 	began := time.Now()
@@ -47,7 +47,7 @@ func Await(within, every time.Duration, what string, check func() error) error {
 
 var errNotYet = errors.New("it is not so yet")
 
-// Until waits as Eventually does, until something holds.
+// Until waits like Eventually, until holds returns true.
 func Until(tb testing.TB, within, every time.Duration, what string, holds func() bool) {
 	tb.Helper()
 	Eventually(tb, within, every, what, func() error {
@@ -58,7 +58,7 @@ func Until(tb testing.TB, within, every time.Duration, what string, holds func()
 	})
 }
 
-// Always checks every so often for that long, and ends the test at the first fault.
+// Always calls check every so often during that time, and ends the test at the first error.
 func Always(tb testing.TB, during, every time.Duration, what string, check func() error) {
 	tb.Helper()
 	again := time.NewTicker(every)

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// installed is the folder of the Debian that the machines start from, as tools/systemd/provide.sh
-// in its present version makes it.
+// installed returns the folder of the Debian that the machines start from, as made by the present
+// version of tools/systemd/provide.sh.
 func installed() (string, error) {
 	module, err := proc.Root()
 	if err != nil {
@@ -31,7 +31,8 @@ func installed() (string, error) {
 	return place, nil
 }
 
-// BuildTest builds a package's tests, static, for a machine to run: `/opt/test/NAME -test.v`.
+// BuildTest builds a package's tests as a static program that a machine can run: `/opt/test/NAME
+// -test.v`.
 func BuildTest(ctx context.Context, to, pkg string) error {
 	module, err := proc.Root()
 	if err != nil {

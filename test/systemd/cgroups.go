@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// makeCgroups makes a cgroup of that name in every hierarchy of this machine, below the one of
-// this process. All processes of a machine are in them: so two machines do not meet, and all
-// processes are found when one is cleared away.
+// makeCgroups makes a cgroup of that name in every hierarchy of this machine, below this process's
+// cgroup. All processes of a test machine are in them. So test machines do not interfere, and the
+// cleanup finds all processes.
 func makeCgroups(name string) (made []string, err error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -45,7 +45,7 @@ func makeCgroups(name string) (made []string, err error) {
 		}
 		below, err := filepath.Rel(mount.Root, path)
 		if err != nil || strings.HasPrefix(below, "..") {
-			below = "." // the mount does not show where this process is
+			below = "." // the mount hides this process's cgroup
 		}
 		folder := filepath.Join(mount.MountPoint, below, name)
 		err = os.Mkdir(folder, 0o755) //nolint:gosec // as the kernel makes them
@@ -67,7 +67,7 @@ func makeCgroups(name string) (made []string, err error) {
 	return made, nil
 }
 
-// pathIn is the path of this process in a mounted hierarchy, by its cgroups.
+// pathIn returns this process's path in a mounted hierarchy.
 func pathIn(mount *procfs.MountInfo, place map[string]string) (path string, found bool) {
 	switch mount.FSType {
 	case "cgroup2":
@@ -85,7 +85,7 @@ func pathIn(mount *procfs.MountInfo, place map[string]string) (path string, foun
 	return path, found
 }
 
-// inherit gives a cgroup its parent's setting, if it has none.
+// inherit copies a setting from a cgroup's parent, if the cgroup has none.
 func inherit(folder, file string) error {
 	own, err := os.ReadFile(filepath.Join(folder, file)) //nolint:gosec // of a cgroup that was just made
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(own)) != "" {
@@ -104,7 +104,7 @@ func inherit(folder, file string) error {
 	return os.WriteFile(filepath.Join(folder, file), content, 0o600) //nolint:gosec // of a cgroup that was just made
 }
 
-// removeCgroups removes cgroups that nobody was ever in.
+// removeCgroups removes cgroups that never had a process.
 func removeCgroups(folders []string) error {
 	var errs []error
 	for _, folder := range folders {
@@ -113,7 +113,7 @@ func removeCgroups(folders []string) error {
 	return errors.Join(errs...)
 }
 
-// startIn starts a command in cgroups and in a session of its own. Its output goes to a file.
+// startIn starts a command in cgroups and in a new session. Its output goes to a file.
 func startIn(cgroups []string, command *exec.Cmd, console string) (*exec.Cmd, error) {
 	const script = `while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"`
 	arguments := append([]string{"-euc", script, "sh"}, cgroups...)

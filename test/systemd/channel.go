@@ -11,20 +11,20 @@ import (
 	"github.com/bursar/bursar/test/systemd/wire"
 )
 
-// errReset says that a machine, or the program in it, restarted before a command had ended.
+// errReset means that a machine, or the program in it, restarted before a command had ended.
 var errReset = errors.New("the machine has restarted")
 
-// channel is this end of the talk with the program in a machine.
+// channel is this end of the connection to the program in a machine.
 type channel struct {
 	listener *net.UnixListener
-	done     chan struct{} // closed once nobody listens any more
+	done     chan struct{} // closed when the listener has ended
 
 	mu         sync.Mutex
-	connection net.Conn // of the last one who called
+	connection net.Conn // the latest one
 	hello      wire.Hello
 	connected  chan struct{} // closed at the next hello
 	next       uint64
-	waiting    map[uint64]chan wire.Answer // by request; a closed one will have no answer
+	waiting    map[uint64]chan wire.Answer // by request; closed if no answer will come
 }
 
 func listen(listener *net.UnixListener) *channel {
@@ -45,7 +45,7 @@ func listen(listener *net.UnixListener) *channel {
 	return c
 }
 
-// read ends with the connection: a container's program connects again, a virtual machine has one
+// read ends with the connection: a container's program reconnects, a virtual machine has one
 // connection for its life.
 func (c *channel) read(connection net.Conn) {
 	defer connection.Close()
@@ -57,7 +57,7 @@ func (c *channel) read(connection net.Conn) {
 		}
 		var said wire.Line
 		if json.Unmarshal(line, &said) != nil {
-			continue // what a machine said when it was reset
+			continue // output of a machine during a reset
 		}
 		if said.Hello != nil {
 			c.forget()
@@ -78,7 +78,7 @@ func (c *channel) read(connection net.Conn) {
 	}
 }
 
-// forget ends all that waits for an answer.
+// forget ends all waits for an answer.
 func (c *channel) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,8 @@ func (c *channel) awaitHello(ctx context.Context, unlike string) error {
 	}
 }
 
-// ask has the program carry out a request. When ctx ends first the command is ended too.
+// ask sends a request to the program and waits for the answer. If ctx ends first, the command is
+// ended, too.
 func (c *channel) ask(ctx context.Context, request wire.Request) (wire.Answer, error) {
 	answer := make(chan wire.Answer, 1)
 	c.mu.Lock()

@@ -11,10 +11,10 @@ import (
 	"github.com/bursar/bursar/test/systemd/wire"
 )
 
-// commandTime bounds a command whose caller does not.
+// commandTime limits a command whose context has no deadline.
 const commandTime = 60 * time.Second
 
-// Command is one for a machine to carry out. No shell sees it.
+// Command is a command for a machine to run, without a shell.
 type Command struct {
 	Arguments   []string
 	User        string // of the machine; default: root
@@ -22,10 +22,10 @@ type Command struct {
 	Input       string
 }
 
-// Result is how a command ended.
+// Result is the result of a command.
 type Result struct {
 	Output, Errors string
-	Code           int // as a shell tells it
+	Code           int // as in a shell
 	Took           time.Duration
 }
 
@@ -33,8 +33,8 @@ func (r Result) String() string {
 	return fmt.Sprintf("exit code %d after %s\n%s%s", r.Code, r.Took.Round(time.Millisecond), r.Output, r.Errors)
 }
 
-// Run carries out a command. It fails if the command cannot be started, or if ctx ends first,
-// which also ends the command. The result says how the command itself ended.
+// Run runs a command. It fails if the command cannot be started, or if ctx ends first, which also
+// ends the command. The result has the command's own exit code.
 func (m *Machine) Run(ctx context.Context, c Command) (Result, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -63,8 +63,7 @@ func (m *Machine) As(tb testing.TB, user string, arguments ...string) Result {
 	return result
 }
 
-// Must runs a command as root that has to succeed, and returns its output without the space around
-// it.
+// Must runs a command as root that must succeed, and returns its trimmed output.
 func (m *Machine) Must(tb testing.TB, arguments ...string) string {
 	tb.Helper()
 	result := m.As(tb, "", arguments...)
@@ -74,14 +73,13 @@ func (m *Machine) Must(tb testing.TB, arguments ...string) string {
 	return strings.TrimSpace(result.Output)
 }
 
-// Shell runs a script of sh as root that has to succeed, and returns its output without the space
-// around it.
+// Shell runs a shell script as root that must succeed, and returns its trimmed output.
 func (m *Machine) Shell(tb testing.TB, script string) string {
 	tb.Helper()
 	return m.Must(tb, "sh", "-euc", script)
 }
 
-// Write makes a file, with all its folders.
+// Write creates a file and its parent folders.
 func (m *Machine) Write(tb testing.TB, path, content string) {
 	tb.Helper()
 	result, err := m.Run(tb.Context(), Command{
@@ -92,8 +90,7 @@ func (m *Machine) Write(tb testing.TB, path, content string) {
 	}
 }
 
-// Await runs a script of sh as root until it succeeds, and returns its output without the space
-// around it.
+// Await runs a shell script as root until it succeeds, and returns its trimmed output.
 func (m *Machine) Await(tb testing.TB, within time.Duration, script string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// containerScript mounts a machine's root, an overlay that forgets, in a mount namespace of its
-// own, and boots it. It hides systemd-nspawn's own folders: systemd-nspawn would leave something
-// there.
+// containerScript mounts a machine's root, a temporary overlay, in a new mount namespace, and boots
+// it. It hides systemd-nspawn's own folders, where systemd-nspawn would leave files.
 const containerScript = `mkdir -p "$1/root"
 mount -t tmpfs machine "$1/root"
 mkdir "$1/root/upper" "$1/root/work" "$1/root/all"
@@ -34,8 +33,8 @@ func (c *container) prepare(m *Machine) (*exec.Cmd, error) {
 	return exec.Command("unshare", "--mount", "sh", "-euc", containerScript, "container", m.folder, tree, filepath.Base(m.folder)), nil
 }
 
-// booted gives the machine the controllers that systemd-nspawn mounts read-only: the cgroups below
-// are its own. systemd makes use of what it finds when it starts.
+// booted makes the controllers writable that systemd-nspawn mounts read-only: the cgroups below are
+// the machine's own. systemd detects them when it starts.
 func (c *container) booted(ctx context.Context, m *Machine) error {
 	const script = `found=
 for controller in memory cpu cpuacct cpu,cpuacct pids; do

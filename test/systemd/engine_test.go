@@ -7,8 +7,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestHost shows a host at work. One container is enough for all who leave coordinator and agent
-// as they are.
+// TestHost tests a host at work. One container is enough for all parts that leave coordinator and
+// agent unchanged.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "labels: {zone: a}\n"+policies)
@@ -20,7 +20,7 @@ func TestHost(t *testing.T) {
 	t.Run("reload", h.reloads)
 }
 
-// The sandbox of the unit lets the agent make the socket again that systemd has made before.
+// The unit's sandbox lets the agent recreate the socket that systemd made before.
 func (h host) socketReturns(t *testing.T) {
 	const socket = "/run/bursar/agent.sock"
 	before := h.Must(t, "stat", "-c", "%U %G %a", socket)
@@ -35,7 +35,7 @@ func (h host) socketReturns(t *testing.T) {
 }
 
 // An engine that a user runs, and one that the agent starts for a user: both are in the ledger, and
-// leave them with how they ended.
+// end there with their result.
 func (h host) runsEngines(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		r := h.run(t, "sh", "-c", "sleep 3; exit 3")
@@ -96,7 +96,7 @@ func (h host) runsEngines(t *testing.T) {
 	})
 }
 
-// An ordinary user has the agent keep an engine.
+// An ordinary user has the agent start an engine.
 func (h host) runsDetached(t *testing.T) {
 	detach := func(t *testing.T, arguments ...string) *bursarv1.LaunchResponse {
 		t.Helper()
@@ -122,7 +122,7 @@ func (h host) runsDetached(t *testing.T) {
 		if got := h.unit(t, unit, "Transient") + " " + h.unit(t, unit, "ActiveState"); got != "yes active" {
 			t.Errorf("%s: transient and active are %s", unit, got)
 		}
-		// Nobody waits for it, and the agent may go.
+		// Nobody waits for it, and the agent may restart.
 		h.Must(t, "systemctl", "restart", "bursar-agent")
 		h.ready(t)
 		h.Must(t, "runuser", "-u", "alice", "--", "touch", "/srv/alice/go")

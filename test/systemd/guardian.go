@@ -3,8 +3,8 @@ package systemd
 import "github.com/bursar/bursar/test/proc"
 
 // guardScript ends all processes in a machine's cgroups, and removes the cgroups and its folder.
-// Its mounts are in a namespace that goes with its processes. Nobody else would do it after the
-// end of the process that started the machine.
+// Its mounts are in a namespace that ends with its processes. After the end of the process that
+// started the machine, nothing else would clean up.
 const guardScript = `folder=$1; shift
 left=0
 round=0
@@ -28,7 +28,7 @@ for cgroup in "$@"; do
 done
 rm -rf "$folder" && exit $left`
 
-// guard clears away after a machine, even if this process was killed.
+// guard cleans up after a machine, even if this process is killed.
 func guard(folder string, cgroups []string) (*proc.Guardian, error) {
 	return proc.Guard(guardScript, append([]string{folder}, cgroups...)...)
 }

@@ -34,7 +34,7 @@ const coordinatorYAML = `times: {interval: 1s, stopGrace: 2s}
 // host is a machine with the package.
 type host struct{ *Machine }
 
-// install starts a machine with the package in it, as dpkg leaves it, and users.
+// install starts a machine with users and with the package in the state after dpkg.
 func install(t *testing.T, kind Kind) host {
 	t.Helper()
 	debs, err := built()
@@ -54,7 +54,7 @@ func install(t *testing.T, kind Kind) host {
 	return h
 }
 
-// operate starts a machine in which coordinator and agent run, as an operator has them run. More
+// operate starts a machine with a running coordinator and agent, as an operator sets them up. more
 // is added to agent.yaml.
 func operate(t *testing.T, kind Kind, more string) host {
 	t.Helper()
@@ -72,7 +72,7 @@ func (h host) configure(t *testing.T, more string) {
 }
 
 // soon is the time in which the ledger must be right: two heartbeats of a second, and more for busy
-// cores, and for emulated ones.
+// or emulated cores.
 func (h host) soon() time.Duration {
 	if h.options.Kind == Virtual {
 		return 90 * time.Second
@@ -86,7 +86,7 @@ func (h host) enable(t *testing.T) {
 	h.ready(t)
 }
 
-// ready waits until the host takes engines.
+// ready waits until the host accepts engines.
 func (h host) ready(t *testing.T) {
 	t.Helper()
 	h.Await(t, h.soon(), `bursar hosts -o json | grep -q '"state": *"HOST_STATE_HEALTHY"'`)
@@ -101,14 +101,14 @@ func (h host) journal(t *testing.T) {
 		t.Log(err)
 		return
 	}
-	// Not what Go says of every goroutine when the watchdog ends it.
+	// Leaves out Go's dump of every goroutine when the watchdog ends it.
 	said := slices.DeleteFunc(lines(r.Output), func(line string) bool {
 		return !strings.Contains(line, " systemd[") && !strings.Contains(line, ": msg=")
 	})
 	t.Logf("journal:\n%s", strings.Join(said, "\n"))
 }
 
-// pid is that of a unit's main process.
+// pid returns the pid of a unit's main process.
 func (h host) pid(t *testing.T, unit string) int {
 	t.Helper()
 	pid, err := strconv.Atoi(h.Must(t, "systemctl", "show", "-p", "MainPID", "--value", unit))
@@ -130,7 +130,7 @@ func (h host) lives(t *testing.T, pid int32) bool {
 	return h.As(t, "", "sh", "-c", fmt.Sprintf(`grep -q '^State:.[^Z]' /proc/%d/status`, pid)).Code == 0
 }
 
-// allocation asks the coordinator for one.
+// allocation asks the coordinator for an allocation.
 func (h host) allocation(t *testing.T, id string) *bursarv1.Allocation {
 	t.Helper()
 	allocation := &bursarv1.Allocation{}
@@ -138,7 +138,7 @@ func (h host) allocation(t *testing.T, id string) *bursarv1.Allocation {
 	return allocation
 }
 
-// allocations asks the coordinator for all that live.
+// allocations asks the coordinator for all live allocations.
 func (h host) allocations(t *testing.T, more ...string) []*bursarv1.Allocation {
 	t.Helper()
 	list := &bursarv1.AllocationServiceListResponse{}
@@ -153,7 +153,7 @@ func decode(t *testing.T, text string, message proto.Message) {
 	}
 }
 
-// await waits until an allocation is as it should be.
+// await waits until an allocation satisfies a condition.
 func (h host) await(t *testing.T, within time.Duration, id, what string, is func(*bursarv1.Allocation) bool) *bursarv1.Allocation {
 	t.Helper()
 	deadline := time.Now().Add(within)
@@ -173,7 +173,7 @@ func (h host) await(t *testing.T, within time.Duration, id, what string, is func
 	}
 }
 
-// refused says whether a call was refused with a code of Connect.
+// refused reports whether a call was refused with a Connect code.
 func (r Result) refused(code string) bool {
 	return r.Code == 1 && strings.Contains(r.Errors, `"code":"`+code+`"`)
 }
@@ -186,8 +186,7 @@ func active(a *bursarv1.Allocation) bool {
 	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
 }
 
-// call makes a call of the API as a user; code 1 says that it was refused, the reason is in the
-// errors.
+// call makes an API call as a user; exit code 1 means a refusal, with the reason in the errors.
 func (h host) call(t *testing.T, user, method string, request any) Result {
 	t.Helper()
 	text, err := json.Marshal(request)
@@ -201,7 +200,7 @@ func (h host) call(t *testing.T, user, method string, request any) Result {
 	return r
 }
 
-// engine is what a test wants an engine to be.
+// engine describes an engine for a test.
 type engine struct {
 	user    string // default: alice
 	memory  string // default: 64MiB
@@ -240,7 +239,7 @@ func (h host) launch(t *testing.T, e engine) *bursarv1.Allocation {
 	return response.GetAllocation()
 }
 
-// running is a `bursar run` that goes on.
+// running is a running `bursar run`.
 type running struct {
 	allocation *bursarv1.Allocation
 	ended      chan Result
@@ -291,16 +290,16 @@ func (r running) wait(t *testing.T) Result {
 	}
 }
 
-// id is the allocation's.
+// id returns the allocation's id.
 func (r running) id() string { return r.allocation.GetId() }
 
-// unit is a property of a unit.
+// unit returns a property of a unit.
 func (h host) unit(t *testing.T, unit, property string) string {
 	t.Helper()
 	return strings.TrimSpace(h.Must(t, "systemctl", "show", "-p", property, "--value", unit))
 }
 
-// pids are those of engines, as the ledger has them.
+// pids returns the pids of engines in the ledger.
 func pids(all ...*bursarv1.Allocation) []int32 {
 	var list []int32
 	for _, a := range all {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What a Debian user expects of a package: installing starts nothing, what is configured starts
-// and stays, an upgrade keeps engines and configuration, removing keeps configuration and engines,
-// purging leaves nothing of ours, and it can be installed again.
+// The rules for a Debian package: installing starts nothing; configured services start and keep
+// running; an upgrade keeps engines and configuration; removing keeps configuration and engines;
+// purging leaves nothing; the package can be installed again.
 func TestPackageThroughItsLife(t *testing.T) {
 	t.Parallel()
 	h := install(t, Container)
@@ -127,7 +127,7 @@ func TestPackageThroughItsLife(t *testing.T) {
 		}
 	})
 
-	// The foreground's ends before its agent has gone.
+	// The foreground engine ends before its agent has ended.
 	h.Must(t, "kill", itoa(foreground.allocation.GetProcess().GetPid()))
 	foreground.wait(t)
 	engines = pids(launched)

@@ -7,7 +7,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// policies are those of the machines below: engines by their type.
+// policies are the policies of the machines below: engines by their type.
 const policies = `engines:
   policies:
     - {match: {engineType: limited}, onOverUse: limit, tolerance: "0%"}
@@ -33,9 +33,8 @@ func policiesHold(t *testing.T, h host) {
 	})
 
 	t.Run("limit of a running engine", func(t *testing.T) {
-		// It grows once it is kept to its limit: its memory from before is charged to where it
-		// came from. The test's own program must not be killed for lack of memory, and its
-		// children inherit that.
+		// It grows after its limit applies: its earlier memory is charged to its former cgroup. The
+		// test's own program must not be killed for lack of memory, and its children inherit that.
 		const script = `id=$(bursar allocate --memory 64MiB --cpu 500m --label user=alice --label engineType=limited -o json | sed -n 's/^ *"id": *"\(.*\)",/\1/p')
 choom -n 0 -- sh -c 'while [ ! -e /srv/alice/grow ]; do sleep 0.2; done; exec /opt/test/inside hold 160' >/dev/null 2>&1 &
 bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
@@ -58,7 +57,7 @@ bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
 		if s := end.GetExitStatus(); s.GetSignal() != 9 {
 			t.Errorf("it ended with %v", s)
 		}
-		// Only the kernel's log would tell of a scope of version 1, which has gone with it, and a
+		// For a removed scope of version 1, only the kernel's log would have the reason, and a
 		// container does not have that log.
 		if want := "killed for lack of memory: its cgroup's limit of 64MiB"; h.options.Kind == Virtual && (end.GetReason() != want || !end.GetExitStatus().GetOutOfMemory()) {
 			t.Errorf("it ended with %v: %s", end.GetExitStatus(), end.GetReason())
@@ -76,7 +75,7 @@ bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
 		id := strings.TrimSpace(r.Output)
 		scope := "bursar.slice/bursar-engines.slice/bursar-engine-" + id + ".scope"
 		h.Await(t, h.soon(), `grep -qs . /sys/fs/cgroup/`+scope+`/cgroup.procs /sys/fs/cgroup/memory/`+scope+`/cgroup.procs`)
-		// The limit on the number of processes that a session has goes with it.
+		// The session's limit on the number of processes stays with the engine.
 		if most := h.Shell(t, `cat /sys/fs/cgroup/`+scope+`/pids.max /sys/fs/cgroup/pids/`+scope+`/pids.max 2>/dev/null || true`); h.options.Kind == Virtual && most == "max" {
 			t.Errorf("it may have %q processes: it got out of its session's limit", most)
 		}

@@ -18,56 +18,55 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Kind is what a machine is made with.
+// Kind is the type of a machine.
 type Kind string
 
-// See the package comment for what each can do.
+// The package comment describes both.
 const (
 	Container Kind = "container"
 	Virtual   Kind = "virtual"
 )
 
-// Options say what machine to start.
+// Options configure a machine.
 type Options struct {
 	Kind Kind
-	// Files are put into /opt/test, by their names there: each a file of this machine. Programs
-	// stay executable.
+	// Files maps names in /opt/test to files of this machine. Programs stay executable.
 	Files map[string]string
-	// MemoryMiB is how much a virtual machine has; default 1536.
+	// MemoryMiB is the memory of a virtual machine; default 1536.
 	MemoryMiB int
 }
 
-// bootTime bounds a boot: without hardware's help a virtual machine takes some ten seconds, on
-// cores that others use too, twice that.
+// bootTime limits a boot: without hardware support a virtual machine takes about ten seconds, and
+// twice that on busy cores.
 const bootTime = 90 * time.Second
 
 //nolint:gochecknoglobals // a flag is one
 var keep = flag.Bool("systemd.keep", false, "keep the machines of a test until it is interrupted, and say how to enter them")
 
-// backend is what differs between the kinds.
+// backend is the part that differs between the kinds.
 type backend interface {
 	// prepare is called once files and socket are in the machine's folder; it returns the command
 	// that boots it.
 	prepare(m *Machine) (*exec.Cmd, error)
-	// booted is called once the machine has said hello for the first time.
+	// booted is called after the machine's first hello.
 	booted(ctx context.Context, m *Machine) error
-	// enter is how a person gets in.
+	// enter returns the command to enter the machine.
 	enter(m *Machine) string
 }
 
-// Machine is a Debian with a systemd of its own.
+// Machine is a Debian with its own systemd.
 type Machine struct {
 	kind     backend
 	options  Options
-	folder   string // of this machine: what stands in /opt/test, its console, its socket
+	folder   string // of this machine: the content of /opt/test, its console, its socket
 	cgroups  []string
 	process  *exec.Cmd
-	ended    chan struct{} // closed once the process has
+	ended    chan struct{} // closed when the process has ended
 	channel  *channel
 	guardian *proc.Guardian
 }
 
-// Start boots a machine that ends with the test.
+// Start boots a machine for the length of a test.
 func Start(tb testing.TB, options Options) *Machine {
 	tb.Helper()
 	started := time.Now()
@@ -151,7 +150,7 @@ func (m *Machine) start(ctx context.Context) error {
 	return m.kind.booted(ctx, m)
 }
 
-// share makes the folder that the machine has as /opt/test.
+// share makes the folder for the machine's /opt/test.
 func (m *Machine) share(ctx context.Context) error {
 	if err := os.MkdirAll(m.path("share"), 0o755); err != nil { //nolint:gosec // users of the machine run programs in it
 		return err
@@ -190,14 +189,14 @@ func (m *Machine) awaitHello(ctx context.Context, unlike string) error {
 	return nil
 }
 
-// Reboot has a virtual machine reboot, as an operator does, and waits until it is up again.
+// Reboot reboots a virtual machine like an operator, and waits until it is up again.
 func (m *Machine) Reboot(tb testing.TB) {
 	tb.Helper()
 	m.again(tb, "systemctl", "reboot")
 }
 
-// Reset restarts a virtual machine's kernel at once: nobody in it is told, and what was not
-// written to its disk is lost.
+// Reset restarts a virtual machine's kernel at once, without notice to any process: unwritten data
+// is lost.
 func (m *Machine) Reset(tb testing.TB) {
 	tb.Helper()
 	m.again(tb, "sh", "-c", "echo 1 >/proc/sys/kernel/sysrq; echo b >/proc/sysrq-trigger")
@@ -219,7 +218,7 @@ func (m *Machine) again(tb testing.TB, command ...string) {
 
 func (m *Machine) path(name string) string { return filepath.Join(m.folder, name) }
 
-// console is the end of what the machine has said at its console.
+// console returns the end of the machine's console output.
 func (m *Machine) console() string {
 	content, err := os.ReadFile(m.path("console"))
 	if err != nil {
@@ -229,7 +228,7 @@ func (m *Machine) console() string {
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
-// show keeps the machine until somebody interrupts the test.
+// show keeps the machine until the test is interrupted.
 func (m *Machine) show(tb testing.TB) {
 	tb.Helper()
 	interrupt := make(chan os.Signal, 1)
@@ -242,7 +241,7 @@ func (m *Machine) show(tb testing.TB) {
 	}
 }
 
-// close ends the machine and waits until nothing of it is left.
+// close ends the machine and waits until all of it is removed.
 func (m *Machine) close() error {
 	var errs []error
 	if m.channel != nil {

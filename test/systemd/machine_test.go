@@ -2,7 +2,7 @@ package systemd
 
 import "testing"
 
-// boots is what the other tests build on: systemd is up, and applies limits, and commands run as
+// boots tests the basis of the other tests: systemd is up and applies limits, and commands run as
 // the right users.
 func (m *Machine) boots(t *testing.T) {
 	if r := m.As(t, "", "systemd-run", "--pipe", "--wait", "-q", "-p", "MemoryMax=50M", "/opt/test/inside", "hold", "200"); r.Code == 0 {

@@ -14,17 +14,17 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// packages are the ones under test, for this machine's architecture.
+// packages are the packages under test, for this machine's architecture.
 type packages struct {
 	folder string
-	// deb is version 1.0.0 as `make deb` builds it. plain is the same without compression, which
-	// takes a virtual machine half a minute.
+	// deb is version 1.0.0 from `make deb`. plain is the same without compression, which would take
+	// a virtual machine half a minute.
 	deb, plain string
 	// newer is the same as version 1.1.0, with another agent.yaml.
 	newer string
 }
 
-// built builds them once, in parallel with the tests that need none.
+// built builds them once, in parallel with the tests that do not need them.
 var built func() (packages, error)
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func build(ctx context.Context, folder string) (packages, error) {
 		return packages{}, err
 	}
 	p := packages{
-		folder: folder, deb: os.Getenv("BURSAR_TEST_DEB"), // to try one that is there
+		folder: folder, deb: os.Getenv("BURSAR_TEST_DEB"), // to test an existing one
 		plain: filepath.Join(folder, "plain.deb"), newer: filepath.Join(folder, "newer.deb"),
 	}
 	if p.deb == "" {
@@ -81,7 +81,7 @@ rm -r "$2"`
 	return p, nil
 }
 
-// files are what every machine of these tests has in /opt/test.
+// files are in /opt/test of every machine of these tests.
 func (p packages) files(kind Kind) map[string]string {
 	files := map[string]string{"bursar.deb": p.deb, "newer.deb": p.newer}
 	if kind == Virtual {
@@ -90,7 +90,7 @@ func (p packages) files(kind Kind) map[string]string {
 	return files
 }
 
-// lines are those of a text that are not empty.
+// lines returns the nonempty lines of a text.
 func lines(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
 }

@@ -12,12 +12,12 @@ import (
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// Engines outlive what happens to the two programs, and are in the ledger once, before and
-// after.
+// Engines outlive restarts and crashes of the two programs, and are in the ledger exactly once,
+// before and after.
 func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "")
-	// Thirty seconds are the unit's; nobody waits that long here.
+	// The packaged units wait for thirty seconds, which is too long for a test.
 	for _, unit := range []string{"bursar-agent", "bursar-coordinator"} {
 		h.Write(t, "/etc/systemd/system/"+unit+".service.d/test.conf", "[Service]\nWatchdogSec=4s\nRestartSec=500ms\n")
 	}
@@ -87,7 +87,7 @@ func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 
 	t.Run("callers wait while the agent restarts", func(t *testing.T) {
 		h.Must(t, "systemctl", "stop", "bursar-agent.service")
-		// The socket is systemd's: the call waits for the agent, which it starts.
+		// systemd owns the socket: the call waits for the agent, which it starts.
 		r := h.As(t, "alice", "bursar", "allocate", "--agent", socket, "--memory", "16MiB", "--label", "user=alice", "--wait", "10s", "-o", "json")
 		if r.Code != 0 {
 			t.Fatalf("allocate: %s", r)
@@ -121,8 +121,8 @@ done`
 	})
 }
 
-// A good file is taken over while the agent runs, a bad one makes systemctl fail and changes
-// nothing.
+// A reload applies a valid file while the agent runs; an invalid one makes systemctl fail and
+// changes nothing.
 func (h host) reloads(t *testing.T) {
 	agent, coordinator := h.pid(t, "bursar-agent"), h.pid(t, "bursar-coordinator")
 	zone := func(want string) {

@@ -28,7 +28,7 @@ func buildTool(t *testing.T, pkg string) string {
 	return to
 }
 
-// TestUnits shows that packages agent/unit and agent/cgroup and a real systemd mean the same.
+// TestUnits checks that the packages agent/unit and agent/cgroup agree with a real systemd.
 func TestUnits(t *testing.T) {
 	files := map[string]string{"units": buildTool(t, "./test/systemd/units"), "cgroup.test": filepath.Join(t.TempDir(), "cgroup.test")}
 	if err := BuildTest(t.Context(), files["cgroup.test"], "./agent/cgroup"); err != nil {
@@ -58,7 +58,7 @@ func (u units) do(arguments ...string) []string {
 	return append([]string{"/opt/test/units"}, arguments...)
 }
 
-// ask has the tool do something and reads what it says.
+// ask runs the tool and decodes its output.
 func ask[T any](t *testing.T, u units, arguments ...string) (answer T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(u.Must(t, u.do(arguments...)...)), &answer); err != nil {
@@ -82,7 +82,7 @@ func (u units) found(t *testing.T, want ...cgroup.Found) {
 func (u units) adopts(t *testing.T) {
 	const unit, path = "bursar-engine-e1.scope", engineSlice + "bursar-engine-e1.scope"
 	pid := u.Shell(t, "setsid sh -c 'while :; do sleep 1 & sleep 0.1; done' >/dev/null 2>&1 & echo $!")
-	// The least of those on its way up; of version 1 the agent does not move it there.
+	// The minimum of the limits on its path; with version 1 the agent does not move it there.
 	tasks := u.Shell(t, `for dir in $(sed -n s/^0:://p /proc/`+pid+`/cgroup); do
 		while [ "$dir" != / ]; do cat /sys/fs/cgroup$dir/pids.max 2>/dev/null || true; dir=$(dirname $dir); done; true
 	done | grep -v max | sort -n | head -n 1 || true`)
@@ -92,7 +92,7 @@ func (u units) adopts(t *testing.T) {
 	if got := ask[string](t, u, "adopt", "e1", pid, "100"); got != path {
 		t.Fatalf("in %q, want %q", got, path)
 	}
-	// Nothing of it is outside, and stays so.
+	// All of its processes are in the cgroup, and stay there.
 	u.Shell(t, fmt.Sprintf(`for pid in $(pgrep -s %[1]s); do
 		[ ! -e /proc/$pid/cgroup ] || grep -q %[2]s$ /proc/$pid/cgroup || [ "$(ps -o stat= $pid | cut -c 1)" = Z ] || [ ! -e /proc/$pid ]
 	done`, pid, path))
@@ -111,7 +111,7 @@ func (u units) adopts(t *testing.T) {
 	if got := u.show(t, unit, "MemoryMax"); got != "infinity" {
 		t.Error(got)
 	}
-	// An agent that starts again takes it up as it is.
+	// A restarted agent adopts it as it is.
 	if got := ask[string](t, u, "adopt", "e1", pid, "200"); got != path || u.show(t, unit, "MemoryMax") != fmt.Sprint(200<<20) {
 		t.Error(got, u.show(t, unit, "MemoryMax"))
 	}
@@ -158,7 +158,7 @@ func (u units) starts(t *testing.T) {
 	if got := u.show(t, name, "OOMPolicy"); got != "continue" {
 		t.Error(got)
 	}
-	// The engine gets a signal when the machine ends.
+	// The engine gets a signal when the machine shuts down.
 	u.Must(t, "systemctl", "stop", name)
 	if got := u.Must(t, "cat", "/tmp/e2"); got != "asked to end" {
 		t.Error(got)
@@ -189,11 +189,11 @@ func (u units) tellsOfKills(t *testing.T) {
 			t.Errorf("%+v, want %+v", facts, want)
 		}
 	}
-	// If the kernel kills one of an engine's processes, the others go on.
+	// If the kernel kills one of an engine's processes, the others continue.
 	u.Must(t, u.do("start", "e4", "0", "50", "/bin/sh", "-c", "/opt/test/inside hold 200; exec sleep 1000 </dev/null >/dev/null 2>&1")...)
 	killed("e4")
 	u.Must(t, "systemctl", "is-active", "bursar-engine-e4.service")
-	// If its first process was killed, it stays as failed until somebody has looked.
+	// If its first process was killed, the unit stays failed until its result was read.
 	u.Must(t, "sh", "-c", "kill -KILL "+u.show(t, "bursar-engine-e4.service", "MainPID"))
 	u.Await(t, 30*time.Second, "systemctl is-failed bursar-engine-e4.service")
 	u.found(t, cgroup.Found{ID: "e4"})
@@ -218,13 +218,13 @@ func (u units) reconnects(t *testing.T) {
 	u.Await(t, 20*time.Second, "/opt/test/units remove e6")
 }
 
-// unified runs the tests of agent/cgroup that ask the kernel, if the kernel has version 2.
+// unified runs the tests of agent/cgroup that need the kernel, if the kernel has version 2.
 func (m *Machine) unified(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	r, err := m.Run(ctx, Command{Arguments: []string{
-		// What plays the test inside may not be killed for lack of memory, and what it starts
-		// would inherit that.
+		// The program inside must not be killed for lack of memory, and its children would inherit
+		// that.
 		"choom", "-n", "0", "--", "/opt/test/cgroup.test", "-test.v", "-test.timeout=3m", "-test.run", "^Test(TheKernel|ARunningTree|ARestart|AnEngineThatForks)",
 	}})
 	if err != nil || r.Code != 0 || strings.Count(r.Output, "\n--- PASS") != 6 {

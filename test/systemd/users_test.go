@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bob is a user of the same machine as alice, and means her no good.
+// bob is a user of the same machine as alice, and attacks her.
 func (h host) keepsUsersApart(t *testing.T) {
 	const denied, taken = "permission_denied", "confirm her reservation"
 	hers := h.launch(t, engine{user: "alice", command: []string{"sh", "-c", "echo secret; sleep 1000"}})
@@ -44,7 +44,7 @@ func (h host) keepsUsersApart(t *testing.T) {
 		if !active(h.allocation(t, hers.GetId())) || !h.lives(t, hers.GetProcess().GetPid()) {
 			t.Error("her engine has ended")
 		}
-		// Whom the operator trusts may act for her, and as her.
+		// A user that the operator trusts may act for her, and as her.
 		id := h.reserve(t, engine{user: "alice"})
 		if r := h.call(t, "ecm", "EngineService/Launch", map[string]any{"id": id, "command": []string{"sleep", "1000"}, "user": "alice"}); r.Code != 0 {
 			t.Errorf("the engine manager may not launch for her: %s", r)
@@ -138,7 +138,7 @@ func (h host) keepsUsersApart(t *testing.T) {
 	})
 }
 
-// What the units say of their own exposure is what systemd finds.
+// The exposure documented in the units equals systemd's own analysis.
 func (h host) isExposedAsStated(t *testing.T) {
 	for _, unit := range []string{"bursar-agent.service", "bursar-coordinator.service"} {
 		stated := regexp.MustCompile(`exposure (\d+\.\d+)`).FindStringSubmatch(h.Must(t, "systemctl", "cat", unit))

@@ -16,9 +16,9 @@ type virtual struct {
 	image, kernel string
 }
 
-// hardware reports whether this machine's processor helps to run a virtual one. Some rented
-// machines have a KVM without that; it is slower than qemu's own translation: a boot of ten
-// seconds takes more than a minute.
+// hardware reports whether this machine's processor supports virtual machines. Some rented machines
+// have a KVM without that. It is slower than qemu's own translation: a boot of ten seconds takes
+// more than a minute.
 func hardware() bool {
 	content, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || !regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`).Match(content) {
@@ -31,8 +31,8 @@ func hardware() bool {
 	return file.Close() == nil
 }
 
-// prepare makes the machine's disks: the first forgets what was written to it, the second is what
-// the test hands in.
+// prepare makes the machine's disks: the first discards all changes, the second has the test's
+// files.
 func (v *virtual) prepare(m *Machine) (*exec.Cmd, error) {
 	image, err := filepath.Abs(v.image)
 	if err != nil {
@@ -64,14 +64,14 @@ func (v *virtual) prepare(m *Machine) (*exec.Cmd, error) {
 		"-serial", "chardev:console",
 	)
 	command := exec.Command("qemu-system-x86_64", arguments...) //nolint:gosec,noctx // it ends with the machine
-	// The file for what was written to the first disk: it goes with the machine.
+	// The file for changes of the first disk: it is removed with the machine.
 	command.Env = append(os.Environ(), "TMPDIR="+m.folder)
 	return command, nil
 }
 
-// makeShareImage makes a file system of the machine's folder share.
+// makeShareImage makes a file system from the machine's folder share.
 func (m *Machine) makeShareImage() error {
-	size := int64(8 << 20) // for what the file system itself takes, and then a quarter
+	size := int64(8 << 20) // for the file system itself; a quarter is added below
 	entries, err := os.ReadDir(m.path("share"))
 	if err != nil {
 		return err

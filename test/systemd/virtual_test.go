@@ -7,7 +7,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// What only a machine with a kernel of its own can show.
+// Tests that need a machine with its own kernel.
 func TestVirtualMachine(t *testing.T) {
 	h := operate(t, Virtual, policies)
 	h.Shell(t, "fallocate -l 256M /swap; chmod 600 /swap; mkswap /swap >/dev/null; swapon /swap")
@@ -61,7 +61,7 @@ func TestVirtualMachine(t *testing.T) {
 		h.Must(t, "systemctl", "stop", "bursar-agent.socket", "bursar-agent.service")
 		h.Must(t, "kill", "-KILL", pid)
 		h.Await(t, h.soon(), "[ ! -e /proc/"+pid+" ]")
-		// The next process gets the next number that is free.
+		// The next process gets the next free pid.
 		h.Await(t, h.soon(), "echo $(("+pid+"-1)) >/proc/sys/kernel/ns_last_pid; setsid sleep 1001 >/dev/null 2>&1 & [ $! = "+pid+" ] || { kill $!; false; }")
 		h.Must(t, "systemctl", "start", "bursar-agent")
 		end := h.await(t, h.soon(), a.GetId(), "it is released", released)
@@ -69,7 +69,7 @@ func TestVirtualMachine(t *testing.T) {
 			t.Errorf("it ended with %v: %s", s, end.GetReason())
 		}
 		goOn(t)
-		h.Must(t, "kill", pid) // it was left alone
+		h.Must(t, "kill", pid) // it was not killed
 	})
 
 	for name, again := range map[string]func(testing.TB){"reboots": h.Reboot, "is reset": h.Reset} {

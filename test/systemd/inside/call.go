@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// overSocket calls an agent.
+// overSocket returns a client of an agent's socket.
 func overSocket(socket string) *http.Client {
 	return &http.Client{
 		Timeout: time.Minute,
@@ -24,7 +24,7 @@ func overSocket(socket string) *http.Client {
 	}
 }
 
-// ask makes one call and returns what came back, and whether it was refused.
+// ask makes one call and returns its answer; status is empty unless the call was refused.
 func ask(client *http.Client, method string, body io.Reader) (answer []byte, status string, err error) {
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://agent/bursar.v1."+method, body) //nolint:gosec // of the test
 	if err != nil {
@@ -46,8 +46,8 @@ func ask(client *http.Client, method string, body io.Reader) (answer []byte, sta
 // flooded is how many calls a flood makes.
 const flooded = 3000
 
-// flood calls as fast as sixteen connections can, and prints how many calls were answered, how many
-// refused, and how many seconds that took.
+// flood makes calls as fast as sixteen connections can. It prints the numbers of answered and
+// refused calls, and the time in seconds.
 func flood(socket, method string) error {
 	var called, answered, refused atomic.Int64
 	client := overSocket(socket)
@@ -74,8 +74,8 @@ func flood(socket, method string) error {
 	return err
 }
 
-// call makes one call of Bursar's API over a Unix socket: the request is JSON on the standard
-// input, the answer JSON on the standard output.
+// call makes one call of Bursar's API over a Unix socket: it reads the request as JSON from
+// standard input, and writes the answer as JSON to standard output.
 func call(socket, method string) error {
 	answer, status, err := ask(overSocket(socket), method, os.Stdin)
 	if err != nil {

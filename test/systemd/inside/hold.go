@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// tool plays an engine: `inside hold MIB [deaf]` takes that much memory, says "holding", and keeps
-// it until SIGTERM; deaf, until SIGKILL. `inside spin` keeps one core busy. `inside call` and
-// `flood` are in call.go.
+// tool simulates an engine: `inside hold MIB [deaf]` allocates that much memory, prints "holding",
+// and keeps it until SIGTERM; deaf, until SIGKILL. `inside spin` keeps one core busy. `inside call`
+// and `flood` are in call.go.
 func tool(name string, arguments []string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -49,7 +49,7 @@ func tool(name string, arguments []string) error {
 	return nil
 }
 
-// touch makes every page of a block present, with other values than zero: the kernel may share
+// touch makes every page of a block resident, with values other than zero: the kernel may share
 // pages of zeroes.
 func touch(block []byte) {
 	for i := 0; i < len(block); i += os.Getpagesize() {

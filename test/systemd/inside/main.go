@@ -1,6 +1,5 @@
-// Command inside runs in a machine of test/systemd and carries out what the test asks for:
-// commands, as root or as a user of the machine. With arguments it is a tool of the tests instead:
-// see tool.
+// Command inside runs in a machine of test/systemd and executes the test's commands, as root or as
+// a user of the machine. With arguments it is a tool of the tests instead: see tool.
 package main
 
 import (
@@ -59,7 +58,7 @@ type server struct {
 	running map[uint64]*os.Process
 }
 
-// serve ends when the stream does. systemd starts it again then.
+// serve ends with the stream. systemd then starts the program again.
 func serve() error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -71,7 +70,7 @@ func serve() error {
 	}
 	defer stream.Close()
 	s := &server{session: rand.Text(), out: json.NewEncoder(stream), running: map[uint64]*os.Process{}}
-	// The line ends what a program before this one may have left half said.
+	// This newline ends an incomplete line of an earlier program.
 	if _, err := stream.Write([]byte("\n")); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func serve() error {
 		}
 		var request wire.Request
 		if json.Unmarshal(line, &request) != nil || request.Session != s.session {
-			continue // the rest of a talk before this one
+			continue // the rest of an earlier session
 		}
 		if request.Cancel {
 			s.cancel(request.ID)
@@ -115,8 +114,8 @@ func (s *server) cancel(id uint64) {
 	}
 }
 
-// run carries out a command. Its output goes to files, so that what it leaves running may hold
-// them.
+// run runs a command. Its output goes to files, so that the processes that it leaves behind may
+// keep them open.
 func (s *server) run(request wire.Request) (answer wire.Answer) {
 	start := time.Now()
 	defer func() { answer.Took = time.Since(start) }()
@@ -181,8 +180,7 @@ func (s *server) start(id uint64, command *exec.Cmd) error {
 	return nil
 }
 
-// become makes a command run as a user, with the environment of a login. A name of digits only may
-// be a user that does not exist.
+// become makes a command run as a user, with the environment of a login.
 func become(command *exec.Cmd, name string) error {
 	if name == "" {
 		name = "root"

@@ -1,5 +1,5 @@
-// Command units does what an agent does with the units of engines, one thing each time it runs, as
-// an agent that was just started would. Results are JSON. See unit_test.go.
+// Command units performs an agent's operations on the units of engines, one per run, like an agent
+// that was just started. Results are JSON. See unit_test.go.
 package main
 
 import (
@@ -67,7 +67,7 @@ func run(ctx context.Context, arguments []string) (err error) {
 	case verb == "remove" && len(arguments) == 2:
 		return units.Remove(ctx, arguments[1])
 	case verb == "reexec":
-		// systemd drops its connections with it.
+		// This closes the connections to systemd.
 		if said, err := exec.CommandContext(ctx, "systemctl", "daemon-reexec").CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, said)
 		}
@@ -84,7 +84,7 @@ func say(result any, err error) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// limits are of MiB, and of as many hundredths of a core; 0: none.
+// limits returns limits of this many MiB and of as many hundredths of a core; 0: none.
 func limits(text string) cgroup.Limits {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
@@ -93,7 +93,7 @@ func limits(text string) cgroup.Limits {
 	return cgroup.Limits{MemoryMax: n << 20, CPUMillis: n * 10, CPUWeight: n}
 }
 
-// membersOf finds the processes of an engine as an agent does.
+// membersOf finds the processes of an engine in the way of an agent.
 func membersOf(pid string) (cgroup.Members, error) {
 	number, err := strconv.ParseInt(pid, 10, 32)
 	if err != nil {

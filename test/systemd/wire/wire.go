@@ -1,22 +1,21 @@
 // Package wire is the protocol between test/systemd and its program inside a machine: one JSON
-// object a line, both ways, over a stream that may break off anywhere when the machine is reset.
+// object per line in both directions, over a stream that a reset of the machine can cut anywhere.
 package wire
 
 import "time"
 
-// Hello is what a machine says first, and says again after every boot. Nothing that was asked
-// before it will be answered.
+// Hello is a machine's first message, repeated after every boot. Earlier requests get no answer.
 type Hello struct {
-	// Session names this start of the program, which takes no request for another one.
+	// Session identifies this start of the program, which ignores requests with another session.
 	Session string `json:"session"`
 	Boot    string `json:"boot"` // the kernel's boot id
 }
 
-// Request asks for one command, or for the end of one that runs.
+// Request runs one command, or ends a running one.
 type Request struct {
 	Session string `json:"session"`
 	ID      uint64 `json:"id"`
-	// Cancel ends the command of this id, with all that it started in its session.
+	// Cancel ends the command with this id, and all processes of its session.
 	Cancel      bool     `json:"cancel,omitempty"`
 	Arguments   []string `json:"arguments,omitempty"`
 	User        string   `json:"user,omitempty"` // default: root
@@ -24,18 +23,18 @@ type Request struct {
 	Input       []byte   `json:"input,omitempty"`
 }
 
-// Answer says how a command ended.
+// Answer is the result of a command.
 type Answer struct {
 	ID     uint64 `json:"id"`
 	Output []byte `json:"output,omitempty"`
 	Errors []byte `json:"errors,omitempty"`
-	// Code is as in a shell: 128 and the signal's number if a signal ended it.
+	// Code is as in a shell: 128 plus the signal's number if a signal ended the command.
 	Code    int           `json:"code"`
 	Failure string        `json:"failure,omitempty"`
 	Took    time.Duration `json:"took"`
 }
 
-// Line is anything that comes from a machine.
+// Line is any message from a machine.
 type Line struct {
 	Hello  *Hello  `json:"hello,omitempty"`
 	Answer *Answer `json:"answer,omitempty"`

@@ -1,10 +1,10 @@
-// Command demo shows Bursar next to a YARN cluster, on this machine: a real ResourceManager and a
-// NodeManager of Hadoop with a tree of queues, an application of another user in one of them, and
-// `bursar dev`, which reads the queues. It runs until it is interrupted, and leaves nothing
-// behind. It is for trying things out: nobody is authenticated, and everything is on loopback.
+// Command demo shows Bursar together with a YARN cluster, on this machine: a real ResourceManager
+// and a NodeManager of Hadoop with a tree of queues, an application of another user in one of them,
+// and `bursar dev`, which reads the queues. It runs until it is interrupted, and then removes
+// everything. It is for experiments: there is no authentication, and everything is on loopback.
 //
-// As `demo submit QUEUE MEMORY CORES` and `demo kill ID…` it is somebody else, who uses the
-// cluster without Bursar.
+// With `demo submit QUEUE MEMORY CORES` and `demo kill ID…` it acts as another user of the cluster,
+// without Bursar.
 package main
 
 import (
@@ -66,11 +66,11 @@ func do(ctx context.Context, binary string, arguments []string) error {
 	}
 }
 
-// addressVariable names the ResourceManager to submit and kill.
+// addressVariable names the variable with the ResourceManager for submit and kill.
 const addressVariable = "YARN_RM"
 
-// queues are those of the demo, with 64 GiB and 64 cores to share. root.adhoc.shared and
-// root.adhoc.drivers have Hadoop's own limits of users and of application masters.
+// queues are the queues of the demo, with 64 GiB and 64 cores to share. root.adhoc.shared and
+// root.adhoc.drivers have Hadoop's own limits for users and application masters.
 func queues() map[string]string {
 	return map[string]string{
 		"root.queues":       "etl,adhoc,users",
@@ -124,7 +124,7 @@ func show(ctx context.Context, binary string) (err error) {
 	if err := bursar.waitUntilRead(ctx); err != nil {
 		return err
 	}
-	self, err := os.Executable() // from a folder that the user may not be in
+	self, err := os.Executable() // the user may be in another folder
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ to fill a queue, and to do what an engine does (be granted, submit, say which ap
   bursar queues; bursar providers; bursar audit            # while that runs: it is counted once, not twice
 `
 
-// bursarDev is `bursar dev` as a process.
+// bursarDev is a running `bursar dev`.
 type bursarDev struct {
 	address, socket, log string
 
@@ -186,7 +186,7 @@ func startBursar(ctx context.Context, binary, dir, providers string) (*bursarDev
 		"--agent-socket", b.socket, "--providers", providers)
 	b.process.Cancel = func() error { return b.process.Process.Signal(syscall.SIGTERM) }
 	b.process.WaitDelay = 10 * time.Second
-	// The terminal's ^C is ours to pass on.
+	// The terminal must not send ^C to the child; this process passes it on.
 	b.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.process.Stdout, b.process.Stderr = log, log
 	if err := b.process.Start(); err != nil {
@@ -194,12 +194,12 @@ func startBursar(ctx context.Context, binary, dir, providers string) (*bursarDev
 	}
 	go func() {
 		defer close(b.ended)
-		_ = b.process.Wait() // what it said tells why
+		_ = b.process.Wait() // its output tells why
 	}()
 	return b, nil
 }
 
-// stop asks it to end, and waits until it has.
+// stop ends the process and waits for its end.
 func (b *bursarDev) stop() {
 	_ = b.process.Process.Signal(syscall.SIGTERM) // it may have ended
 	<-b.ended
@@ -213,7 +213,7 @@ func (b *bursarDev) said() string {
 	return string(text)
 }
 
-// waitUntilRead waits until it is up and has read the cluster, and learns its address.
+// waitUntilRead waits until it is up and has read the cluster, and stores its address.
 func (b *bursarDev) waitUntilRead(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -18,8 +18,7 @@ type somebody struct {
 	address string // http://HOST:PORT
 }
 
-// submit submits an application that sleeps, waits until it holds what it asks for, and returns
-// its id.
+// submit submits an application that sleeps, waits for its container, and returns its id.
 func (s somebody) submit(ctx context.Context, queue, memory, cores string) (string, error) {
 	size, err := resource.ParseVector(map[string]string{resource.Memory: memory})
 	if err != nil {
@@ -47,8 +46,7 @@ func (s somebody) submit(ctx context.Context, queue, memory, cores string) (stri
 	return made.ID, s.await(ctx, made.ID)
 }
 
-// await waits until an application holds something, for at most ten seconds: its queue may be
-// full.
+// await waits at most ten seconds until an application has a container: its queue may be full.
 func (s somebody) await(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -78,7 +76,7 @@ func (s somebody) await(ctx context.Context, id string) error {
 	}
 }
 
-// kill ends an application.
+// kill kills an application.
 func (s somebody) kill(ctx context.Context, id string) error {
 	return s.ask(ctx, http.MethodPut, "apps/"+id+"/state", map[string]any{"state": "KILLED"}, nil)
 }

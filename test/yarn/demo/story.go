@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// scene is something that happens with the queues, which people are to see.
+// scene is one event with the queues that the demo shows.
 type scene struct {
 	title string
-	// commands are lines for a shell. The first word is bursar, or somebody: the demo itself, as
-	// somebody who uses the cluster without Bursar.
+	// commands are shell lines. The first word is bursar, or somebody: the demo itself as another
+	// user of the cluster, without Bursar.
 	commands []string
 }
 
-// story are the scenes, one after another.
+// story has the scenes in order.
 var story = []scene{
 	{"a grant: others hold 16 GiB of root.etl.hourly, and 8 GiB more fit", []string{
 		"bursar run --external yarn:hourly,memory=8GiB,cpu=4 -l user=alice -- echo granted",
@@ -40,7 +40,7 @@ var story = []scene{
 	}},
 }
 
-// tell plays the story and prints each command with what it says.
+// tell runs the story and prints each command with its output.
 func tell(ctx context.Context, environment []string, story []scene) error {
 	for _, s := range story {
 		fmt.Printf("\n== %s\n", s.title)
@@ -55,7 +55,7 @@ func tell(ctx context.Context, environment []string, story []scene) error {
 	return nil
 }
 
-// play runs a line to its end. What it says is shown, whatever its code is.
+// play runs a line to its end and prints its output, whatever its exit code is.
 func play(ctx context.Context, environment []string, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
