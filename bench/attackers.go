@@ -22,7 +22,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// attack is a way to keep a coordinator busy.
+// attack is a kind of load on a coordinator.
 type attack struct {
 	name string
 	run  func(a *attackers, ctx context.Context) error
@@ -42,8 +42,8 @@ func attacks() []attack {
 	}
 }
 
-// attackersChild is a process with attackers. The first order says of which kind, and whom they
-// call; the next one ends them.
+// attackersChild is a process with attackers. The first order has their kind and the server that
+// they call; the next one ends them.
 type attackersChild struct{ running *attackers }
 
 func (c *attackersChild) do(ctx context.Context, o order) (answer, error) {
@@ -67,16 +67,16 @@ type attackers struct {
 	group    sync.WaitGroup
 	stop     context.CancelFunc
 	counted  counter
-	// cleanup ends what would be in the way of the next attack; nil: nothing.
+	// cleanup removes obstacles to the next attack; nil: there are none.
 	cleanup func() error
 }
 
-// counter counts calls from when it was started.
+// counter counts calls since it was started.
 type counter struct{ calls, from atomic.Int64 }
 
 func (c *counter) Load() int64 { return c.calls.Load() - c.from.Load() }
 
-// attackTime is how long attackers are at it before anything is measured.
+// attackTime is how long attackers run before the measurement.
 const attackTime = 500 * time.Millisecond
 
 // mallory is the user that all attackers act as.
@@ -124,11 +124,10 @@ func (a *attackers) end() error {
 	return err
 }
 
-// size is a number of the workload, less of it if it is short.
+// size returns a number of the workload, reduced if the run is short.
 func (a *attackers) size(n int) int { return (&run{short: a.short}).size(n) }
 
-// again starts so many attackers who make calls for as long as the attack lasts, whatever they are
-// answered.
+// again starts so many attackers that make calls until the attack ends, and ignores their errors.
 func (a *attackers) again(ctx context.Context, number int, call func(n int) error) {
 	for n := range number {
 		a.group.Go(func() {
@@ -164,7 +163,7 @@ func (a *attackers) flood(ctx context.Context, compressed bool) error {
 	return nil
 }
 
-// asMallory says in whose name a call is made.
+// asMallory sets the actor of each call.
 func asMallory() connect.Interceptor {
 	value := actorOf(mallory).Encode()
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
@@ -175,7 +174,7 @@ func asMallory() connect.Interceptor {
 	})
 }
 
-// audits asks for audits of some thousand allocations.
+// audits requests audits of some thousand allocations.
 func (a *attackers) audits(ctx context.Context) error {
 	if err := a.hold(ctx, a.size(a.workload.Waiting)); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (a *attackers) audits(ctx context.Context) error {
 	return nil
 }
 
-// hold makes allocations that stay. There are as many at any time, by anybody.
+// hold makes allocations that stay. Every attack has the same number of them.
 func (a *attackers) hold(ctx context.Context, number int) error {
 	for i := range number {
 		message := a.request()
@@ -201,7 +200,7 @@ func (a *attackers) hold(ctx context.Context, number int) error {
 	return nil
 }
 
-// watches opens streams, again and again where they are refused or cut off, and makes events.
+// watches opens streams, opens them again after a refusal or a break, and makes events.
 func (a *attackers) watches(ctx context.Context) error {
 	a.again(ctx, a.size(3*a.workload.Many), func(int) error {
 		stream, err := a.Allocations().Watch(ctx, &bursarv1.AllocationServiceWatchRequest{})
@@ -217,9 +216,9 @@ func (a *attackers) watches(ctx context.Context) error {
 	return nil
 }
 
-// kinds lets many requests wait for any host, each of its own kind, and replaces them.
+// kinds makes many requests wait for any host, each of its own kind, and replaces them.
 func (a *attackers) kinds(ctx context.Context) error {
-	for i := range a.workload.Hosts { // no host is all free
+	for i := range a.workload.Hosts { // no host is completely free
 		message := a.request()
 		message.RequestId, message.ReservationTtl = "holder-"+strconv.Itoa(i), durationpb.New(24*time.Hour)
 		message.Host = &bursarv1.HostWishes{Id: hostName(i)}
@@ -263,7 +262,7 @@ func (a *attackers) kinds(ctx context.Context) error {
 	return nil
 }
 
-// cancel ends requests that wait. Some have gone: they were replaced when the attack ended.
+// cancel cancels waiting requests. Some no longer exist: they were replaced when the attack ended.
 func (a *attackers) cancel(ids [][]string) error {
 	failures := make([]error, len(ids))
 	var group sync.WaitGroup

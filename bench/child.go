@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// order is what a child is to do next. The first one says which role it has.
+// order is the next task of a child. The first one sets up its role.
 type order struct {
 	Workload string
 	Hosts    int
@@ -21,52 +21,53 @@ type order struct {
 	Live     int
 	Short    bool
 
-	Pairs int // make so many
+	Pairs int // number of pairs to make
 	// Echo: serve an echo on this address or socket, with Reply as its answer.
 	Echo  string
 	Reply []byte
 
-	Queues []int // serve YARN clusters with so many
+	Queues []int // numbers of queues; serve a YARN cluster for each
 
-	Attack string // be attackers of this kind, of the first of Servers
+	Attack string // kind of attackers, which call the first of Servers
 
-	Bytes int64 // send so many to the first of Servers; 0: serve a relay
+	Bytes int64 // number of bytes to send to the first of Servers; 0: serve a relay
 
-	Watchers int  // watch the first of Servers, so many times
-	PerHost  bool // each one host, in order
+	Watchers int  // number of watches of the first of Servers
+	PerHost  bool // one host for each watch, in order
 
 	Servers []string      // the coordinators of Hosts simulated agents
-	Consul  string        // or who knows
-	Beat    time.Duration // let them report for as long
-	Ride    bool          // let them report for good
-	// Connections is how many connections all agents share; 0: each has its own. Own is how many
-	// have one in addition, and OverOwn lets those alone report, over these, each once in Every.
+	Consul  string        // or the Consul that knows them
+	Beat    time.Duration // how long the agents report
+	Ride    bool          // report until the next order
+	// Connections is the number of connections that all agents share; 0: each has its own. Own is
+	// the number of agents that have one in addition. With OverOwn only those report, over these
+	// connections, once per Every.
 	Connections, Own int
 	OverOwn          bool
 	Every            time.Duration
-	Quiet            bool // engines use what they used before
-	Aside            bool // report to Echo in place of the coordinator
+	Quiet            bool // engines keep their usage
+	Aside            bool // report to Echo instead of the coordinator
 }
 
-// answer is the result.
+// answer is the result of an order.
 type answer struct {
 	CPU     time.Duration // of the child's process
 	Address string
 	Err     string
 
-	Engines  int     // that the agents know of
-	Reports  int     // that were answered; of attackers, their calls
-	P50, P99 float64 // how long they took, in microseconds
+	Engines  int     // engines known to the agents
+	Reports  int     // answered reports; of attackers, their calls
+	P50, P99 float64 // durations of these, in microseconds
 
-	Polls []poll // since they were last asked for
+	Polls []poll // polls since the last order
 
-	Read int64 // bytes that watchers have read
+	Read int64 // bytes read by watchers
 
-	Seconds []second // while agents rode
-	Failed  int      // reports
+	Seconds []second // seconds of a ride
+	Failed  int      // failed reports
 }
 
-// serveChild does what its parent orders, until there are no more orders.
+// serveChild executes the orders of its parent until there are no more.
 func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) error {
 	var do func(context.Context, order) (answer, error)
 	switch role {
@@ -115,10 +116,10 @@ type child struct {
 	in      io.WriteCloser
 	orders  *json.Encoder
 	answers *json.Decoder
-	first   answer // to the first order
+	first   answer // answer to the first order
 }
 
-// startChild starts one and gives it its first order.
+// startChild starts a child and gives it its first order.
 func (r *run) startChild(ctx context.Context, role string, first order, environment ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,7 +128,7 @@ func (r *run) startChild(ctx context.Context, role string, first order, environm
 	return r.startChildOf(ctx, self, role, first, environment...)
 }
 
-// startChildOf starts a child of this program, or of that of another version.
+// startChildOf starts a child that runs this program or another version of it.
 func (r *run) startChildOf(ctx context.Context, program, role string, first order, environment ...string) (*child, error) {
 	command := exec.CommandContext(ctx, program, "-child", role) //nolint:gosec // what the caller of this program names
 	command.Env = append(os.Environ(), environment...)
@@ -143,7 +144,7 @@ func (r *run) startChildOf(ctx context.Context, program, role string, first orde
 	return c, nil
 }
 
-// spawn starts a program that takes orders and answers them.
+// spawn starts a program that executes orders and answers them.
 func (r *run) spawn(command *exec.Cmd) (*child, error) {
 	command.Stderr = r.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -175,7 +176,7 @@ func (c *child) do(o order) (answer, error) {
 	return a, nil
 }
 
-// stop ends the child: there are no more orders.
+// stop closes the input of the child, which ends it, and waits for it.
 func (c *child) stop() error {
 	err := c.in.Close()
 	return errors.Join(err, c.command.Wait())

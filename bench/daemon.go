@@ -21,17 +21,17 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// daemon is a server of the shipped binary.
+// daemon is a server process of the shipped binary.
 type daemon struct {
 	command *exec.Cmd
 	address string // of the coordinator, or the agent's socket
 	took    time.Duration
 }
 
-// startTimeout is how long a server may take to serve.
+// startTimeout bounds the start of a server.
 const startTimeout = time.Minute
 
-// start starts the shipped binary with a configuration, and waits until ready says so.
+// start starts the shipped binary with a configuration, and waits until ready returns no error.
 func (r *run) start(ctx context.Context, kind, config string, ready func(context.Context) error) (*daemon, error) {
 	path := filepath.Join(r.dir, fmt.Sprintf("%s-%d.yaml", kind, time.Now().UnixNano()))
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
@@ -54,7 +54,7 @@ func (r *run) start(ctx context.Context, kind, config string, ready func(context
 	return d, nil
 }
 
-// await asks until there is no error. The error is the last one before ctx ended.
+// await calls ask until it returns no error. If ctx ends, the error is the last one.
 func await(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
 	retry := time.NewTicker(every)
 	defer retry.Stop()
@@ -85,19 +85,18 @@ func (d *daemon) kill() error {
 
 func (d *daemon) pid() int { return d.command.Process.Pid }
 
-// setup says where a coordinator is and what it works with. An empty field is the product's
-// default.
+// setup configures a coordinator and its surroundings. An empty field means the product's default.
 type setup struct {
 	dir      string        // for an embedded store
 	store    string        // address of a database
-	consul   string        // address of the Consul that elects; empty: no election
+	consul   string        // address of the Consul for elections; empty: no election
 	interval time.Duration // between two reports of a host
-	patient  bool          // no host is suspect because it does not report for a minute
-	known    string        // file of identities; empty: callers of this machine are known by the kernel
-	output   string        // of engines, in a second, to one reader or all
+	patient  bool          // hosts become suspect only after more than a minute without a report
+	known    string        // file of identities; empty: the kernel identifies local callers
+	output   string        // rate limit of engines' output, to one reader and to all
 }
 
-// configure is the configuration of a coordinator that serves on an address.
+// configure returns the configuration of a coordinator that serves on an address.
 func (s setup) configure(address string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: %s\ndataDir: %s\n", address, s.dir)
@@ -128,13 +127,13 @@ func (s setup) configure(address string) string {
 	return b.String()
 }
 
-// startCoordinator starts a coordinator on a directory. Its hosts need not report; with an
-// interval, they report that often.
+// startCoordinator starts a coordinator on a directory. Its hosts need not report, unless there is
+// an interval for their reports.
 func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Duration) (*daemon, error) {
 	return r.startAlone(ctx, setup{dir: dir, interval: interval})
 }
 
-// startAlone starts a coordinator without others.
+// startAlone starts a single coordinator.
 func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	address, err := proc.FreeAddress()
 	if err != nil {
@@ -143,7 +142,7 @@ func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	return r.startAt(ctx, s, address)
 }
 
-// startAt starts a coordinator without others, on an address.
+// startAt starts a single coordinator on an address.
 func (r *run) startAt(ctx context.Context, s setup, address string) (*daemon, error) {
 	d, err := r.start(ctx, "coordinator", s.configure(address), func(ctx context.Context) error { return probe(ctx, "http://"+address+"/readyz") })
 	if err != nil {
@@ -153,8 +152,8 @@ func (r *run) startAt(ctx context.Context, s setup, address string) (*daemon, er
 	return d, nil
 }
 
-// startAgent starts an agent of this machine, the host "bench". Its configuration says where its
-// coordinators are.
+// startAgent starts an agent of this machine, the host "bench". discovery is the part of its
+// configuration that locates the coordinators.
 func (r *run) startAgent(ctx context.Context, dir, discovery string, coordinators *client.Client, tick time.Duration) (*daemon, error) {
 	socket := filepath.Join(dir, "agent.sock")
 	config := fmt.Sprintf("hostId: bench\nsocket: %s\nstateDir: %s\n%s\ntick: %s\ncapacity: {instances: \"100000\"}\n",
@@ -173,7 +172,7 @@ func (r *run) startAgent(ctx context.Context, dir, discovery string, coordinator
 	return d, nil
 }
 
-// startAgentOf starts an agent of one coordinator, with more lines in its configuration.
+// startAgentOf starts an agent of one coordinator, with additional lines in its configuration.
 func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon, tick time.Duration, config string) (*daemon, error) {
 	c, err := client.New(coordinator.address, client.WithoutRetries())
 	if err != nil {
@@ -183,7 +182,7 @@ func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon,
 	return r.startAgent(ctx, dir, fmt.Sprintf("coordinators: [%q]\n%s", "http://"+coordinator.address, config), c, tick)
 }
 
-// never is an interval for hosts that do not report while they are used.
+// never is an interval for hosts that do not report during a run.
 const never = 1000 * time.Hour
 
 func probe(ctx context.Context, url string) error {
@@ -203,7 +202,7 @@ func probe(ctx context.Context, url string) error {
 	return err
 }
 
-// setRules puts the workload's rules into a coordinator.
+// setRules sets the workload's rules in a coordinator.
 func setRules(ctx context.Context, c *client.Client, w *workload) error {
 	quotas, err := w.quotas()
 	if err != nil {
@@ -219,7 +218,7 @@ func setRules(ctx context.Context, c *client.Client, w *workload) error {
 	return nil
 }
 
-// populate puts the workload's rules and hosts into a coordinator.
+// populate sets the workload's rules in a coordinator and registers its hosts.
 func populate(ctx context.Context, c *client.Client, w *workload) error {
 	if err := setRules(ctx, c, w); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// echoChild is a process that serves an AllocationService with nothing behind it: it shows the
-// cost of an answer that needs no decision. It has the generated handler, the validation, the
-// limits and the protocols of a coordinator.
+// echoChild is a process that serves an AllocationService with constant answers: it shows the cost
+// of an answer without a decision. It has the generated handler, the validation, the limits and the
+// protocols of a coordinator.
 type echoChild struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
@@ -27,21 +27,21 @@ type echoChild struct {
 	released  *bursarv1.ReleaseResponse
 }
 
-// Allocate answers with the given answer.
+// Allocate returns the constant answer.
 func (c *echoChild) Allocate(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	return c.allocated, nil
 }
 
-// Release does the same.
+// Release returns the constant answer.
 func (c *echoChild) Release(context.Context, *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	return c.released, nil
 }
 
-// reportEcho answers reports. It does not validate them, as a coordinator does not.
+// reportEcho answers reports. Like a coordinator, it does not validate them.
 type reportEcho struct {
 	bursarv1connect.UnimplementedHostServiceHandler
 
-	interval time.Duration // that it answers
+	interval time.Duration // in its answers
 }
 
 // Sync answers that there is nothing new.

@@ -22,7 +22,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// agentSuite is row 7 of the budgets.
+// agentSuite measures row 7 of the budgets.
 func agentSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("agent")
 	if err != nil {
@@ -54,12 +54,12 @@ func agentSuite(ctx context.Context, r *run) error {
 type agentCase struct {
 	name    string
 	engines int
-	// cgroup is the cgroup above those of the engines; "": they have none. started: the cgroups
+	// cgroup is the parent cgroup of the engines' cgroups; "": they have none. started: the cgroups
 	// exist before the agent knows the engines; else the agent makes them.
 	cgroup  string
 	started bool
 	config  string
-	// otherAgents look at the same machine at the same time.
+	// otherAgents: other agents measure the same machine at the same time.
 	otherAgents bool
 }
 
@@ -101,7 +101,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 	return r.agentTicks(ctx, w, of, dir, agent)
 }
 
-// agentTicks measures an agent that has all its engines, and the other agents next to it.
+// agentTicks measures an agent with all its engines, and the other agents beside it.
 func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir string, agent *daemon) (err error) {
 	var otherAgents []otherAgent
 	if of.otherAgents {
@@ -119,7 +119,7 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 			go n.ask(asking, w.Tick)
 		}
 	}
-	// All engines are known, and have been measured twice.
+	// all engines are known, and were measured twice
 	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil {
 		return err
 	}
@@ -139,13 +139,13 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	return nil
 }
 
-// processCost is what a process used.
+// processCost is the resource usage of a process.
 type processCost struct {
-	tick   time.Duration // of CPU, for each tick
-	memory float64       // resident in the end, in bytes
+	tick   time.Duration // CPU time per tick
+	memory float64       // resident at the end, in bytes
 }
 
-// processCosts is what some processes used while ticks passed.
+// processCosts returns the costs of processes while ticks pass.
 func processCosts(pids []int, pass func() (ticks int, err error)) ([]processCost, error) {
 	before := make([]time.Duration, len(pids))
 	for i, pid := range pids {
@@ -173,7 +173,7 @@ func processCosts(pids []int, pass func() (ticks int, err error)) ([]processCost
 	return costs, nil
 }
 
-// confirmAll makes an engine of every process.
+// confirmAll makes each process an engine.
 func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) error {
 	request, err := w.request()
 	if err != nil {
@@ -195,18 +195,18 @@ func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) 
 	return nil
 }
 
-// engineGroup is processes that do nothing.
+// engineGroup is a group of idle processes.
 type engineGroup struct {
-	name     string // of the cgroup that has theirs below it
+	name     string // of their parent cgroup
 	commands []*exec.Cmd
 }
 
-// awaitMoved waits until an agent has moved so many engines to cgroups of their own.
+// awaitMoved waits until an agent has moved so many engines to their own cgroups.
 func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		// The pattern is right.
+		// the pattern is valid
 		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted"))
 		if len(moved) >= engines {
 			return nil
@@ -221,7 +221,7 @@ func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 }
 
 // grow starts engines, each in a cgroup below these roots, and then other processes until the
-// machine has so many.
+// machine has the given number.
 func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	for i := range engines {
 		pid, err := c.add(asEngine)
@@ -250,7 +250,7 @@ func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	return nil
 }
 
-// asEngine is how long engines sleep; the number distinguishes them from other processes.
+// asEngine is the sleep time of engines; the number distinguishes them from other processes.
 const asEngine = "1000001"
 
 func (c *engineGroup) add(long string) (pid int, err error) {
@@ -263,7 +263,7 @@ func (c *engineGroup) add(long string) (pid int, err error) {
 	return command.Process.Pid, nil
 }
 
-// pids are the pids of the first n.
+// pids returns the pids of the first n processes.
 func (c *engineGroup) pids(n int) []int {
 	list := make([]int, n)
 	for i := range list {
@@ -291,7 +291,7 @@ func removeCgroups(name string) error {
 	var errs []error
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
 		for _, below := range []string{"/*/*", "/*", ""} {
-			groups, _ := filepath.Glob(pattern + name + below) // the pattern is right
+			groups, _ := filepath.Glob(pattern + name + below) // the pattern is valid
 			for _, group := range groups {
 				if info, err := os.Lstat(group); err == nil && info.IsDir() {
 					if err := os.Remove(group); !errors.Is(err, fs.ErrNotExist) {
@@ -304,8 +304,8 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// cgroupRoots are the hierarchies in which an engine needs a cgroup for its measurement, if
-// cgroups can be made there.
+// cgroupRoots returns the hierarchies in which the measurement of an engine needs a cgroup; none if
+// cgroups cannot be made there.
 func cgroupRoots() []string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control")
@@ -328,11 +328,11 @@ func writable(root string) bool {
 	return os.Mkdir(probe, 0o755) == nil && os.Remove(probe) == nil //nolint:gosec // as cgroups are
 }
 
-// measureCount is the agent's count of its measurements.
+// measureCount matches the agent's count of its measurements.
 var measureCount = regexp.MustCompile(`(?m)^bursar_agent_measure_seconds_count (\d+)$`)
 
-// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks
-// the agent only at both ends, because asking is work too.
+// awaitTicks waits for about n ticks of an agent and returns their exact number. It asks the agent
+// only at both ends, because the answer costs the agent CPU time.
 func awaitTicks(ctx context.Context, socket string, n int, tick time.Duration) (int, error) {
 	first, err := countTicks(ctx, socket)
 	if err != nil {

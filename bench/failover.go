@@ -15,7 +15,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// failover is a cluster whose leader is ended again and again.
+// failover is a cluster whose leader is ended repeatedly.
 type failover struct {
 	*team
 
@@ -27,17 +27,17 @@ type failover struct {
 	log       func(format string, arguments ...any)
 }
 
-// loss is the result of one end of a leader: times from the signal on, in seconds.
+// loss is the result of one loss of a leader: times from the signal on, in seconds.
 type loss struct {
-	elected float64 // until another one was seen to lead
+	elected float64 // until another leader was seen
 	granted float64 // until the next Allocate was granted
-	fleet   float64 // until every host was heard of again
-	// longest is the longest of all calls of the round, each from its own beginning.
+	fleet   float64 // until every host has reported again
+	// longest is the longest call of the round, from its own beginning.
 	longest float64
 	failed  int // calls that the client gave up
 }
 
-// failoverSuite is row 8 of the budgets.
+// failoverSuite measures row 8 of the budgets.
 func failoverSuite(ctx context.Context, r *run) (err error) {
 	name := "failover"
 	if r.full {
@@ -96,13 +96,13 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		}
 		failed += r.losses("failover/"+way.name, losses)
 	}
-	if failed > 0 { // no machine is too slow for this
+	if failed > 0 { // a slow machine is no excuse
 		return fmt.Errorf("%d calls failed: want none", failed)
 	}
 	return nil
 }
 
-// losses prints the results of all rounds of a kind. It returns how many calls failed.
+// losses prints the results of all rounds of a kind, and returns the number of failed calls.
 func (r *run) losses(name string, losses []loss) (failed int) {
 	column := func(of func(loss) float64) (list []float64) {
 		for _, one := range losses {
@@ -125,7 +125,7 @@ func (r *run) losses(name string, losses []loss) (failed int) {
 	return failed
 }
 
-// round ends the leader and measures what the launchers notice.
+// round ends the leader and measures the effect on the launchers.
 func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, err error) {
 	leader, _, err := f.leader(ctx, nil)
 	if err != nil {
@@ -185,8 +185,8 @@ func (f *failover) healthy(ctx context.Context, leader *member) error {
 	})
 }
 
-// verify compares what the launchers got, and what was there before, with the ledger of the new
-// leader.
+// verify compares the grants of the launchers, and the allocations from before, with the ledger of
+// the new leader.
 func (f *failover) verify(ctx context.Context, leader *member, calls []call) error {
 	status, err := leader.client.Cluster().Status(ctx, &bursarv1.StatusRequest{})
 	if err != nil {
@@ -202,7 +202,7 @@ func (f *failover) verify(ctx context.Context, leader *member, calls []call) err
 	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
 }
 
-// revive starts a coordinator again after it was ended, and waits until it has a copy, or leads.
+// revive restarts a coordinator after its end, and waits until it has a copy or leads.
 func (f *failover) revive(ctx context.Context, m *member) error {
 	_ = m.command.Wait() // how it ended is known
 	m.daemon = nil

@@ -13,11 +13,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// pairTime is the time by which the ledger's clock advances with a pair: the time that the budget
-// allows for a pair.
+// pairTime is the advance of the ledger's clock per pair: the budget for a pair.
 const pairTime = 2500 * time.Nanosecond
 
-// filledLedger is a ledger with hosts and rules, as a coordinator has it, and its user. One
+// filledLedger is a ledger with hosts and rules, as in a coordinator, with a user. Only one
 // goroutine uses it.
 type filledLedger struct {
 	ledger  *ledger.Ledger
@@ -25,7 +24,7 @@ type filledLedger struct {
 	actor   identity.Actor
 	sets    []label.Set
 	request resource.Resource
-	// Request number i has the set at i modulo their number; empty: it has none.
+	// Request number i has the part at index i modulo their number; empty: requests have no parts.
 	parts []resource.External
 	batch int
 
@@ -36,11 +35,11 @@ type filledLedger struct {
 	name   []byte
 }
 
-// newFilledLedger makes the hosts, all alike, healthy and measured, and sets the rules.
+// newFilledLedger makes equal hosts, healthy and measured, and sets the rules.
 func newFilledLedger(w *workload, hosts int) (*filledLedger, error) {
 	b := &filledLedger{
-		// Nobody reports and nobody confirms here: neither hosts nor reservations end by
-		// themselves. One caller makes all requests.
+		// There are no reports and no confirmations: hosts and reservations must not expire. One
+		// caller makes all requests.
 		ledger: ledger.New(ledger.Config{
 			Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour, CallerLiveBytes: 1 << 40,
 			RequestRetention: time.Duration(max(1, w.Remembered)) * pairTime,
@@ -79,7 +78,7 @@ func newFilledLedger(w *workload, hosts int) (*filledLedger, error) {
 
 func hostName(i int) string { return fmt.Sprintf("host-%06d.example.org", i) }
 
-// addHost registers a host and reports that all of its memory is free.
+// addHost registers a host and reports all its memory as free.
 func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.Vector) error {
 	if _, err := l.Register(now, ledger.RegisterCommand{
 		HostID: id, Address: id + ":7071", Capacity: capacity, Incarnation: 1, BootID: "boot",
@@ -94,7 +93,7 @@ func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.
 	return err
 }
 
-// drain takes the changes out of the ledger, as a commit does.
+// drain takes the changes from the ledger, like a commit.
 func (b *filledLedger) drain() {
 	b.since = 0
 	changes := b.ledger.Changes()
@@ -108,7 +107,7 @@ func (b *filledLedger) done() {
 	}
 }
 
-// command is the next request: with a name of its own, and the labels of its number.
+// command returns the next request: with a unique name, and the labels of its number.
 func (b *filledLedger) command() ledger.AllocateCommand {
 	b.name = strconv.AppendInt(append(b.name[:0], "7d9f3f4e-request-"...), int64(b.next), 10)
 	c := ledger.AllocateCommand{
@@ -142,7 +141,7 @@ func (b *filledLedger) release(id ledger.ID) error {
 	return err
 }
 
-// fill makes allocations until so many live.
+// fill makes so many allocations.
 func (b *filledLedger) fill(live int) error {
 	for range live {
 		id, err := b.allocate(b.command())
@@ -171,7 +170,7 @@ func (b *filledLedger) pairs(n int) error {
 	return nil
 }
 
-// wait makes requests that wait behind an account, which one allocation of the largest size fills.
+// wait makes requests that wait for an account, which allocations of the largest size fill.
 func (b *filledLedger) wait(n, sizes int, labels label.Set) error {
 	limit := ledger.AllocateCommand{Actor: b.actor, Labels: labels, Resource: b.times(sizes)}
 	for {
@@ -195,14 +194,14 @@ func (b *filledLedger) wait(n, sizes int, labels label.Set) error {
 	return nil
 }
 
-// times is the request with its memory multiplied.
+// times returns the request with its memory multiplied.
 func (b *filledLedger) times(n int) resource.Resource {
 	r := b.request
 	r.Vector = r.WithMemory(r.Memory() * int64(n))
 	return r
 }
 
-// audit proves that the measured result is right.
+// audit verifies the state after the measurement.
 func (b *filledLedger) audit() error {
 	if found := b.ledger.Audit(); len(found) > 0 {
 		return fmt.Errorf("%d violations of the ledger, the first: %s", len(found), found[0].Message)

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// BenchmarkPair is row 1 of the budgets once more, for a profile: go test -run '^$' -bench Pair
+// BenchmarkPair repeats row 1 of the budgets for a profile: go test -run '^$' -bench Pair
 // -cpuprofile cpu.out ./bench.
 func BenchmarkPair(b *testing.B) {
 	w, err := readWorkload("ledger")

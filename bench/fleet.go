@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// slice is the result for a part of the time: with the load alone, with the fleet alone, or with
-// both.
+// slice is the result of a part of the time: with only the load, with only the fleet, or with both.
 type slice struct {
 	load, fleet bool
-	how         order // in which the fleet reports, apart from how long
+	how         order // the order of the fleet's reports, without their duration
 
 	cpu      []float64 // of the server, in percent of a core
 	p50, p99 []float64 // of Allocate, in microseconds
-	// own is what the load itself costs this process, in percent of a core.
+	// own is the load's CPU time in this process, in percent of a core.
 	own     []float64
-	agents  []float64 // what the fleet's process costs, the same
-	reports []float64 // a second
-	failed  int       // reports, of all rounds
+	agents  []float64 // CPU time of the fleet's process, in percent of a core
+	reports []float64 // per second
+	failed  int       // failed reports of all rounds
 	syncs   []float64 // p50 of a report, in microseconds
 	slowest []float64 // p99 of a report
 }
 
-// fleetSuite shows what the reports of many hosts cost a coordinator, and what they cost those who
-// ask it for allocations at the same time.
+// fleetSuite measures the cost of many hosts' reports for a coordinator, and for callers that
+// allocate at the same time.
 func fleetSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("fleet")
 	if err != nil {
@@ -77,8 +76,8 @@ func fleetSuite(ctx context.Context, r *run) (err error) {
 	return load.audit(ctx)
 }
 
-// run measures a slice, and the CPU time of a server by its pid. It keeps the result unless the
-// slice is only a warm-up.
+// run measures a slice, including the CPU time of the server with this pid. It keeps the result
+// unless the slice is a warm-up.
 func (s *slice) run(ctx context.Context, server int, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
 	before, err := cpuTimeOf(server)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// forwardSuite compares calls that a standby passes on with calls that go to the leader directly.
+// forwardSuite compares calls that a standby forwards with direct calls to the leader.
 func forwardSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("forward")
 	if err != nil {

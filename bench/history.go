@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Rows that are committed, and indexed, at a time. A coordinator indexes 500 at a time, which takes
-// longer as a whole.
+// Rows per commit and per step of indexing. A coordinator indexes 500 rows per step, which takes
+// longer in total.
 const (
 	historyStep  = 5000
 	indexingStep = 50_000
@@ -52,7 +52,7 @@ func historySuite(ctx context.Context, r *run) (err error) {
 	}()
 	filling, fillCtx := errgroup.WithContext(ctx)
 	if r.history == 0 {
-		filling.SetLimit(1) // their rates are to be compared
+		filling.SetLimit(1) // their rates are compared
 	}
 	for _, f := range stores {
 		filling.Go(func() error { return f.fill(fillCtx, w, r.log) })
@@ -70,14 +70,14 @@ func historySuite(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// filledHistory is a store with a history, and how long it took to write it and its index.
+// filledHistory is a store with a history, with the times for its rows and its index.
 type filledHistory struct {
 	name, where      string
 	store            store.Store
 	written, indexed time.Duration
 }
 
-// fill says on log how far it has come, for a history that takes hours.
+// fill writes the history, and logs its progress because that may take hours.
 func (f *filledHistory) fill(ctx context.Context, w *workload, log io.Writer) (err error) {
 	if f.store, err = opener.Open(ctx, f.where, opener.Options{Migrate: true}); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
@@ -142,8 +142,8 @@ func (r *run) searchHistory(ctx context.Context, w *workload, name string, s sto
 	return nil
 }
 
-// writeHistory commits allocations that have ended, a tenth of a second after each other, the last
-// of them an hour ago.
+// writeHistory commits ended allocations at intervals of a tenth of a second. The last one ended an
+// hour ago.
 func writeHistory(ctx context.Context, w *workload, s store.Store, epoch uint64, progress func(did string, rows int)) error {
 	sets, err := w.sets()
 	if err != nil {

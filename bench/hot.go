@@ -8,8 +8,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// allocs counts the memory allocations of the operations that make up a decision. It needs no
-// workload.
+// allocs counts the memory allocations of the operations of a decision. It needs no workload.
 func allocs(_ context.Context, r *run) error {
 	const runs = 10000
 	v := resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)

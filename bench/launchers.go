@@ -13,22 +13,22 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// launchers ask an agent for allocations all the time, with the client's own retries, and keep
-// what they get.
+// launchers continuously request allocations from an agent, with the client's own retries, and keep
+// their grants.
 type launchers struct {
 	client *client.Client
-	// labels are on all that they ask for, and on nothing else.
+	// labels are on all their allocations and on no others.
 	labels   map[string]string
 	resource *bursarv1.Resource
 	prefix   string
 
 	mu    sync.Mutex
 	next  int           // guarded by mu: number of the next request
-	calls []call        // guarded by mu: those that were answered
-	ended chan struct{} // guarded by mu: closed when one more was
+	calls []call        // guarded by mu: the answered calls
+	ended chan struct{} // guarded by mu: closed at the next answer
 }
 
-// call is one Allocate that was answered.
+// call is one answered Allocate.
 type call struct {
 	request      string
 	id           string // of the allocation
@@ -52,7 +52,7 @@ func newLaunchers(socket string, w *workload) (*launchers, error) {
 	}, nil
 }
 
-// ask makes one Allocate under a name of its own.
+// ask makes one Allocate with a unique request id.
 func (l *launchers) ask(ctx context.Context) {
 	l.mu.Lock()
 	c := call{request: l.prefix + strconv.Itoa(l.next), began: time.Now()}
@@ -94,8 +94,8 @@ func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.T
 	}
 }
 
-// take returns the calls that were answered since the last take. No launcher may run a call
-// meanwhile.
+// take returns the calls that were answered since the last take. No launcher may make a call at the
+// same time.
 func (l *launchers) take() []call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +104,8 @@ func (l *launchers) take() []call {
 	return calls
 }
 
-// retryFailed repeats the calls that failed, under their names, so that the outcome of all is
-// known. It returns how many those were.
+// retryFailed repeats the failed calls with their request ids, so that the outcome of all is known.
+// It returns their number.
 func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, err error) {
 	for i := range calls {
 		if calls[i].err == nil {
@@ -121,7 +121,7 @@ func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, 
 	return failed, nil
 }
 
-// compare compares the grants with the ledger: each grant is there, and nothing else is.
+// compare checks that the ledger has each grant, and no other allocation.
 func (l *launchers) compare(ctx context.Context, coordinator *client.Client, calls []call) error {
 	live := make(map[string]string) // request ids, by id
 	for token := ""; ; {
@@ -155,7 +155,7 @@ func (l *launchers) compare(ctx context.Context, coordinator *client.Client, cal
 	return errors.Join(errs...)
 }
 
-// release gives back what was granted.
+// release releases the grants.
 func (l *launchers) release(ctx context.Context, calls []call) error {
 	for _, c := range calls {
 		if _, err := l.client.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: c.id}); err != nil {

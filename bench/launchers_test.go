@@ -45,7 +45,7 @@ func TestWhatWasGrantedIsComparedWithTheLedger(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		live []*bursarv1.Allocation
-		want string // in the error; empty: there is none
+		want string // in the error; empty: no error
 	}{
 		{"as it should be", []*bursarv1.Allocation{reserved("a", "1"), reserved("b", "2")}, ""},
 		{"lost", []*bursarv1.Allocation{reserved("a", "1")}, "b was granted to request 2 and is lost"},

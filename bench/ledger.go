@@ -32,8 +32,8 @@ func (c *ledgerChild) do(_ context.Context, o order) (answer, error) {
 	return answer{CPU: after - before}, err
 }
 
-// open brings the ledger to the state after a day: its allocations live, and its memory of request
-// ids is full.
+// open brings the ledger to the state after a day: it has its live allocations, and remembers as
+// many request ids as it can.
 func (c *ledgerChild) open(o order) error {
 	w, err := readWorkload(o.Workload)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *ledgerChild) open(o order) error {
 	return nil
 }
 
-// ledgerSuite is rows 1 to 3 of the budgets.
+// ledgerSuite measures rows 1 to 3 of the budgets.
 func ledgerSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("ledger")
 	if err != nil {
@@ -116,8 +116,8 @@ func ledgerSuite(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// takeTurns gives every child the same order in turn and returns their rates, without those of the
-// first round.
+// takeTurns gives every child the same order in turn and returns their rates, without the first
+// round.
 func takeTurns(children []*child, o order, rounds int) ([][]float64, error) {
 	rates := make([][]float64, len(children))
 	for round := range rounds {

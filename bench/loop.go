@@ -21,14 +21,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// system is what a closed loop calls. Many goroutines call its methods.
+// system is called by a closed loop. Its methods are called by many goroutines.
 type system interface {
 	allocate(ctx context.Context, c ledger.AllocateCommand) (ledger.ID, error)
 	release(ctx context.Context, id ledger.ID) error
 	close() error
 }
 
-// lockedLedger is the ledger alone, in memory, behind a lock.
+// lockedLedger is a ledger in memory, behind a lock.
 type lockedLedger struct {
 	mu     sync.Mutex
 	filled *filledLedger // guarded by mu
@@ -59,7 +59,7 @@ func (s *lockedLedger) release(_ context.Context, id ledger.ID) error {
 
 func (s *lockedLedger) close() error { return s.filled.audit() }
 
-// durable is a coordinator's write path. Every commit is on disk before it answers.
+// durable is a coordinator's write path. Every commit is on disk before the answer.
 type durable struct {
 	local coordinator.Local
 	stop  context.CancelFunc
@@ -130,16 +130,16 @@ func (s *durable) close() error {
 
 func launcher() identity.Actor { return identity.Actor{Name: "launcher@host", Anyone: true} }
 
-// result is the result of a turn: pairs, or pairs of calls, and the latencies of their Allocates,
+// result is the result of a turn: the number of pairs, and the latencies of their Allocates,
 // shortest first.
 type result struct {
 	pairs     int
 	took      time.Duration
 	latencies []time.Duration
-	calls     []span // through the wire: the Allocates
+	calls     []span // over the wire: the Allocates
 }
 
-// span is when one Allocate was under way.
+// span is the time of one Allocate.
 type span struct {
 	began time.Time
 	took  time.Duration
@@ -147,7 +147,7 @@ type span struct {
 
 func (r *result) rate() float64 { return float64(r.pairs) / r.took.Seconds() }
 
-// closedTurn makes so many clients run pairs for a time.
+// closedTurn makes so many clients run pairs for this time.
 func closedTurn(ctx context.Context, s system, sets []label.Set, request resource.Resource, clients int, lasts time.Duration) (*result, error) {
 	var over atomic.Bool
 	timer := time.AfterFunc(lasts, func() { over.Store(true) })
@@ -182,7 +182,7 @@ func closedTurn(ctx context.Context, s system, sets []label.Set, request resourc
 	return &result{pairs: len(all), took: time.Since(start), latencies: all}, errors.Join(failures...)
 }
 
-// closedLoop is the closed loop of workloads/closed-loop.yaml, on both systems.
+// closedLoop runs the closed loop of workloads/closed-loop.yaml on both systems.
 func closedLoop(ctx context.Context, r *run) error {
 	w, err := readWorkload("closed-loop")
 	if err != nil {

@@ -2,16 +2,15 @@
 //
 //	name value unit (ratio R, budget B, ok|MISSED)
 //
-// The ratio compares the value with another of the same run: an echo, another size, the same
-// without load. A line without such a value is compared with its budget alone, and shows its ratio
-// to that. Lines without a budget explain those that have one. workloads/ holds the workloads in
-// full, so that a peer can run them too; budgets.yaml holds the thresholds and the source of each.
-// A missed budget is no failure: the machine may be slow, or busy.
+// The ratio compares the value with another of the same run: an echo, another size, or the same
+// without load. A line without such a value is compared only with its budget, and its ratio is
+// relative to that. Lines without a budget explain the lines that have one. workloads/ holds
+// complete workloads, so that a peer can run them too; budgets.yaml holds the thresholds and the
+// source of each. A missed budget is no failure: the machine may be slow or busy.
 //
-// Servers run in processes of their own: bin/bursar as it is shipped (-bursar), a real PostgreSQL
-// and a real Consul (`make bench` provides them), and this binary again for the ledger alone, for
-// the echo and for simulated agents. One goroutine prints, and waits for everything that it has
-// started.
+// Servers run in separate processes: bin/bursar as shipped (-bursar), a real PostgreSQL and a real
+// Consul (`make bench` provides them), and this binary again for the ledger alone, for the echo and
+// for simulated agents. One goroutine prints, and waits for everything that it has started.
 package main
 
 import (
@@ -70,24 +69,24 @@ type run struct {
 	*report
 
 	short bool
-	// history is the number of rows of the history suite; 0: as its workload says.
+	// history is the number of rows of the history suite; 0: the number of its workload.
 	history int
 	full    bool // the suite failover at the design's size
-	// attacks are those of the neighbours suite to run.
+	// attacks matches the attacks of the neighbours suite to run.
 	attacks *regexp.Regexp
-	bursar  string // the binary that is measured
-	before  string // this program in another version, for the suite ledger; empty: none
-	dir     string // for what is written to disk
+	bursar  string // the binary under test
+	before  string // another version of this program, for the suite ledger; empty: none
+	dir     string // directory for files
 	log     io.Writer
 
-	// The other agents to measure next to ours; empty: none.
+	// Other agents to measure beside ours; empty: none.
 	nodeExporter, telegraf string
 
-	// Schedulers of other projects to measure next to ours, by their names, and the file for what
-	// was measured; empty: none.
+	// Schedulers of other projects to measure beside ours, by name, and the file for the results;
+	// empty: none.
 	peers   map[string]string
 	results string
-	version string // of what is measured
+	version string // of the binary under test
 }
 
 func main() {
@@ -186,7 +185,7 @@ func measure(ctx context.Context, only *regexp.Regexp, r *run, out io.Writer) (e
 	return nil
 }
 
-// rounds is how often something is measured; -short makes it 2, and only one of those counts.
+// rounds returns the number of repetitions; -short makes it 2, of which only one counts.
 func (r *run) rounds(n int) int {
 	if r.short {
 		return min(n, 2)
@@ -194,7 +193,7 @@ func (r *run) rounds(n int) int {
 	return n
 }
 
-// size is the number of things in a workload; -short makes it a twentieth.
+// size returns the number of things in a workload; -short makes it a twentieth.
 func (r *run) size(n int) int {
 	if r.short {
 		return (n + 19) / 20
@@ -202,7 +201,7 @@ func (r *run) size(n int) int {
 	return n
 }
 
-// period is how long something lasts; -short makes it a fifth.
+// period returns a duration of a workload; -short makes it a fifth.
 func (r *run) period(d time.Duration) time.Duration {
 	if r.short {
 		return d / 5

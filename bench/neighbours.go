@@ -12,12 +12,12 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// neighbours is what is measured of one attack. The attackers call the same coordinator as the
-// quiet caller, or another one.
+// neighbours is the result of one attack. The attackers call the same coordinator as the quiet
+// caller, or another one.
 type neighbours struct {
 	near, far neighbour
-	attacks   []float64 // calls a second that the attackers made to the same coordinator
-	memory    []float64 // by which that coordinator has grown at the end of a round, in MiB
+	attacks   []float64 // calls per second of the attackers to the same coordinator
+	memory    []float64 // growth of that coordinator at the end of a round, in MiB
 }
 
 // neighbour has the results of the quiet caller by round, in microseconds.
@@ -26,7 +26,7 @@ type neighbour struct {
 	all      []time.Duration
 }
 
-// neighboursSuite shows what a caller feels of another one who submits with all its might.
+// neighboursSuite measures the effect on a caller of another one that calls as fast as it can.
 func neighboursSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("neighbours")
 	if err != nil {
@@ -81,13 +81,13 @@ func (r *run) startAttacked(ctx context.Context, dir string, w *workload) (*daem
 	return d, nil
 }
 
-// actorOf is a caller who may act as one user.
+// actorOf returns a caller that may act as one user.
 func actorOf(user string) identity.Actor {
 	return identity.Actor{Name: user, Users: []string{user}, Role: identity.Submitter}
 }
 
 // attacked measures the quiet caller in rounds, with attackers of one kind at its coordinator and
-// at the other one in turns.
+// at the other one in turn.
 func (r *run) attacked(ctx context.Context, w *workload, attack string, quiet *caller, servers []*daemon) (*neighbours, error) {
 	n := new(neighbours)
 	idle, err := memoryOf(servers[0].pid())
@@ -116,8 +116,8 @@ func (r *run) attacked(ctx context.Context, w *workload, attack string, quiet *c
 	return n, nil
 }
 
-// attackedRound measures while attackers of a new process call a server. It returns how many calls
-// they made a second.
+// attackedRound measures while attackers of a new process call a server. It returns their calls per
+// second.
 func (r *run) attackedRound(ctx context.Context, attack, server string, measure func() error) (calls float64, err error) {
 	attackers, err := r.startChild(ctx, "attackers", order{Attack: attack, Servers: []string{server}, Short: r.short})
 	if err != nil {

@@ -20,13 +20,13 @@ type otherAgent struct {
 	*daemon
 
 	name string
-	// url is the page to read once a tick; empty: the agent measures by its own clock.
+	// url is the page to read once per tick; empty: the agent measures at its own times.
 	url string
 }
 
-// startOtherAgents starts those whose programs are installed. Their work in a tick is compared
-// with that of our agent: node_exporter reads the whole machine but no process; telegraf's
-// procstat reads each of the engines' processes.
+// startOtherAgents starts the agents whose programs are installed. Their work per tick is compared
+// with that of our agent: node_exporter reads the whole machine but no process; telegraf's procstat
+// reads each of the engines' processes.
 func (r *run) startOtherAgents(ctx context.Context, dir string, tick time.Duration) (list []otherAgent, err error) {
 	defer func() {
 		if err != nil {
@@ -69,7 +69,7 @@ func (r *run) startOtherAgents(ctx context.Context, dir string, tick time.Durati
 	return list, nil
 }
 
-// startOther starts a program of another project, and waits until its page is there, if it has
+// startOther starts a program of another project, and waits until it serves its page, if it has
 // one.
 func (r *run) startOther(ctx context.Context, program, page string, arguments ...string) (*daemon, error) {
 	command := exec.Command(program, arguments...) //nolint:gosec,noctx // what this program was told to compare with
@@ -90,7 +90,7 @@ func (r *run) startOther(ctx context.Context, program, page string, arguments ..
 	return d, nil
 }
 
-// ask reads its page once a tick until ctx ends, as a monitoring system does.
+// ask reads the agent's page once per tick until ctx ends, like a monitoring system.
 func (n otherAgent) ask(ctx context.Context, tick time.Duration) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

@@ -18,8 +18,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// outputs lets callers read the output of engines as fast as they get it, and as many readers take
-// nothing. The host's agent is played: its output has no end.
+// outputs makes callers read the output of engines as fast as they receive it, and as many readers
+// receive nothing. This process acts as the host's agent, with endless output.
 func (a *attackers) outputs(ctx context.Context) error {
 	const host = 0
 	agent, err := a.agentOf(hostName(host))
@@ -53,12 +53,12 @@ func (a *attackers) outputs(ctx context.Context) error {
 	return nil
 }
 
-// agentOf is a client that is the agent of a host.
+// agentOf returns a client that acts as the agent of a host.
 func (a *attackers) agentOf(host string) (*client.Client, error) {
 	return client.New(a.server, client.WithoutRetries(), client.WithActor(identity.Actor{Name: host, Host: host, Role: identity.Agent}))
 }
 
-// engine makes the engine of a caller, as if its agent had launched it.
+// engine makes an engine of a caller, as if its agent had launched it.
 func (a *attackers) engine(ctx context.Context, caller string, host int, n int32) (engines *client.Client, id string, err error) {
 	engines, err = client.New(a.server, client.WithoutRetries(), client.WithActor(actorOf(caller)))
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *attackers) engine(ctx context.Context, caller string, host int, n int32
 	return engines, id, nil
 }
 
-// read reads output to the end of the attack, or until the coordinator refuses to go on.
+// read reads output until the attack ends or the coordinator refuses to continue.
 func (a *attackers) read(ctx context.Context, engines *client.Client, id string) error {
 	stream, err := engines.Engines().Logs(ctx, endlessOutput(id))
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *attackers) read(ctx context.Context, engines *client.Client, id string)
 	return errors.Join(stream.Err(), stream.Close())
 }
 
-// readNothing opens a stream of output and takes nothing of it.
+// readNothing opens a stream of output and receives nothing.
 func (a *attackers) readNothing(ctx context.Context, engines *client.Client, id string) {
 	stream, err := engines.Engines().Logs(ctx, endlessOutput(id))
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *attackers) readNothing(ctx context.Context, engines *client.Client, id 
 	_ = stream.Close()
 }
 
-// sendOutput attaches the agent of a host, which sends output without an end for each order.
+// sendOutput attaches the agent of a host, which sends endless output for each order.
 func (a *attackers) sendOutput(ctx context.Context, agent *client.Client, host string) error {
 	stream, err := agent.Hosts().Attach(ctx, &bursarv1.AttachRequest{HostId: host, Incarnation: 1})
 	if err != nil {
@@ -141,7 +141,7 @@ func endlessOutput(id string) *bursarv1.LogsRequest {
 	return &bursarv1.LogsRequest{Id: id, Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDOUT, Start: &bursarv1.LogsRequest_Offset{}, Follow: true}
 }
 
-// endless is output that has no end.
+// endless is endless output.
 type endless struct{}
 
 // Send implements sending.Output.

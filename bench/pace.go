@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pace starts work at an interval, whether earlier work is done or not, until ctx ends; then it
-// waits for all of it. So a slow server is asked as often as a fast one, and as many calls notice
-// a pause as would in production.
+// pace starts work at an interval, even if earlier work is not done, until ctx ends; then it waits
+// for all of it. Thus a slow server gets as many calls as a fast one, and a pause affects as many
+// calls as in production.
 func pace(ctx context.Context, every time.Duration, work func()) {
 	var group sync.WaitGroup
 	defer group.Wait()

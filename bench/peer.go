@@ -12,9 +12,9 @@ import (
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// peer is a scheduler of another project, in a process of its own. What it is told and what it
-// answers are the Order and the Answer of bench/peers, which is a module of its own, so that no
-// dependency of a peer is one of ours.
+// peer is a scheduler of another project, in a separate process. Its orders and answers are the
+// Order and the Answer of bench/peers. That is a separate module, so that the dependencies of a
+// peer are not ours.
 type peer struct {
 	*child
 
@@ -71,8 +71,8 @@ type peerAnswer struct {
 	Err      string
 }
 
-// startPeer starts a peer with a cluster. Its files are below those of this run, because a peer
-// that is killed leaves them.
+// startPeer starts a peer with a cluster. The peer's files are in the directory of this run,
+// because a killed peer leaves them.
 func (r *run) startPeer(ctx context.Context, name string, cluster *peerCluster) (*peer, error) {
 	command := exec.CommandContext(ctx, r.peers[name]) //nolint:gosec // what the caller of this program names
 	command.Env = append(os.Environ(), "TMPDIR="+r.dir)
@@ -103,8 +103,8 @@ func (p *peer) do(o peerOrder) (a peerAnswer, err error) {
 	return a, nil
 }
 
-// turn makes the peer do something, between two pauses: nobody's turn is disturbed by what a peer
-// does in the background.
+// turn gives the peer an order, between two pauses, so that background work of a peer disturbs no
+// other turn.
 func (p *peer) turn(o peerOrder) (performance.Turn, error) {
 	if err := p.command.Process.Signal(syscall.SIGCONT); err != nil {
 		return performance.Turn{}, fmt.Errorf("%s: %w", p.name, err)
@@ -130,7 +130,7 @@ func (p *peer) turn(o peerOrder) (performance.Turn, error) {
 	return turn, p.pause()
 }
 
-// each is what one of so many took, in microseconds.
+// each returns the time per pair, in microseconds.
 func each(took time.Duration, pairs int) float64 {
 	return float64(took.Nanoseconds()) / 1000 / float64(max(1, pairs))
 }
@@ -142,7 +142,7 @@ func (p *peer) pause() error {
 	return nil
 }
 
-// end ends a peer that has no further turn: what it still does is of no interest.
+// end kills a peer that has no further turn; its remaining work does not matter.
 func (p *peer) end() error {
 	var killed *exec.ExitError
 	err := errors.Join(p.command.Process.Kill(), p.in.Close())

@@ -9,10 +9,11 @@ import (
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// starting is how long a peer may take to start and to end, in addition to its turn.
+// starting bounds the time for a peer to start and to end, in addition to its turn.
 const starting = 3 * time.Minute
 
-// bursts is workloads/burst.yaml: each with an empty cluster, so that peers start anew for each.
+// bursts runs workloads/burst.yaml. Each burst needs an empty cluster, so peers are restarted for
+// each.
 func (c *comparison) bursts(ctx context.Context) error {
 	w, err := readWorkload("burst")
 	if err != nil {
@@ -32,7 +33,8 @@ func (c *comparison) bursts(ctx context.Context) error {
 	return nil
 }
 
-// burst is one round of a shape. A peer that has used half of its time for it has no further turn.
+// burst runs one round of a shape. A peer that has used half of its time for the shape has no
+// further turn.
 func (c *comparison) burst(ctx context.Context, w *workload, shape burst, used map[string]time.Duration) error {
 	requests := c.size(shape.Requests)
 	at := fmt.Sprintf("%dx%dx%d", shape.Hosts, shape.Groups, shape.Requests)

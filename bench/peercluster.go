@@ -7,8 +7,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// loopApps are the applications of so many clients of a closed loop: client number i has the labels
-// of request number i.
+// loopApps returns the applications of so many clients of a closed loop: client number i has the
+// labels of request number i.
 func (w *workload) loopApps(clients int) []peerApp {
 	list := make([]peerApp, clients)
 	for i := range list {
@@ -18,7 +18,7 @@ func (w *workload) loopApps(clients int) []peerApp {
 	return list
 }
 
-// burstApps are one for each group of a burst.
+// burstApps returns one application for each group of a burst.
 func burstApps(groups int) []peerApp {
 	list := make([]peerApp, groups)
 	for i := range list {
@@ -27,8 +27,8 @@ func burstApps(groups int) []peerApp {
 	return list
 }
 
-// cluster is what a peer is given: the hosts, and a queue for each that an application names. Of
-// the rules for a queue the one that names it counts, else the one for all of them.
+// cluster returns the cluster for a peer: the hosts, and each queue that an application names. The
+// rule that names a queue applies to it, else the rule for all queues.
 func (w *workload) cluster(hosts int, apps []peerApp) (*peerCluster, error) {
 	capacity, err := w.Host.vector()
 	if err != nil {

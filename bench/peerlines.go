@@ -7,8 +7,8 @@ import (
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// peerLines prints what was measured in a workload: where and when, who, a line for each measure,
-// and then the ratios.
+// peerLines prints the results of a workload: its place and time, the systems, a line for each
+// measure, and then the ratios.
 func (r *report) peerLines(results *performance.Results, workload, unit string) {
 	for _, run := range results.Runs {
 		if run.Workload == workload {

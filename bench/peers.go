@@ -23,16 +23,16 @@ type side struct {
 	turn func(ctx context.Context, clients int) (performance.Turn, error)
 }
 
-// comparison is a run of the workloads of which a peer is capable too, side by side.
+// comparison is a run of the workloads that peers can run too, side by side.
 type comparison struct {
 	*run
 
 	results *performance.Results
 	began   time.Time
-	waited  time.Duration // by whom ever, when it began
+	waited  time.Duration // total wait for a core on this machine, at the beginning
 }
 
-// Each of these suites is one workload, ours and that of the peers that were built. Systems take
+// Each of these suites runs one workload, on ours and on the peers that were built. Systems take
 // turns in one run; a ratio is that of medians, ours to theirs.
 
 func peersClosed(ctx context.Context, r *run) error {
@@ -71,8 +71,8 @@ func (r *run) comparePeers(ctx context.Context, workload, unit string, measure f
 	return nil
 }
 
-// save writes what has been measured so far: some bursts take minutes, and somebody may not wait
-// for the last of them.
+// save writes the results so far: some bursts take minutes, and a user may interrupt the last of
+// them.
 func (c *comparison) save() error {
 	run, share := &c.results.Runs[0], (waited()-c.waited).Seconds()/time.Since(c.began).Seconds()
 	run.Date, run.Waited = c.began.Format(time.DateOnly), math.Round(1000*share)/1000
@@ -84,7 +84,7 @@ func (c *comparison) save() error {
 
 func peerNames() []string { return []string{performance.YuniKorn, performance.Nomad} }
 
-// peerList are the peers that can be started.
+// peerList returns the peers that can be started.
 func (r *run) peerList() (list []string) {
 	for _, name := range peerNames() {
 		if r.peers[name] != "" {
@@ -117,8 +117,8 @@ func stopPeers(list []*peer) (err error) {
 	return err
 }
 
-// takeTurns lets each side have a turn with each number of clients, again and again. The first
-// round only warms up.
+// takeTurns gives each side turns with each number of clients, in rounds. The first round is a
+// warm-up.
 func (c *comparison) takeTurns(ctx context.Context, w *workload, name, prefix string, sides []side) error {
 	for round := range c.rounds(w.Rounds + 1) {
 		for _, clients := range w.Clients {
@@ -137,7 +137,7 @@ func (c *comparison) takeTurns(ctx context.Context, w *workload, name, prefix st
 	return nil
 }
 
-// closed is workloads/closed-loop.yaml.
+// closed runs workloads/closed-loop.yaml.
 func (c *comparison) closed(ctx context.Context) error {
 	w, err := readWorkload("closed-loop")
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *comparison) closedOn(ctx context.Context, w *workload, hosts int) (err 
 	return c.takeTurns(ctx, w, performance.Closed, strconv.Itoa(hosts), sides)
 }
 
-// sides are the systems that run a closed loop, ours first.
+// sides returns the systems that run a closed loop, ours first.
 func (c *comparison) sides(w *workload, ours map[string]system, peers []*peer) ([]side, error) {
 	sets, err := w.sets()
 	if err != nil {
@@ -220,7 +220,7 @@ func (c *comparison) sides(w *workload, ours map[string]system, peers []*peer) (
 	return list, nil
 }
 
-// deep is workloads/deep-pending.yaml: the load of others, and nothing of the groups that wait.
+// deep runs workloads/deep-pending.yaml: the load of others, without the waiting groups.
 func (c *comparison) deep(ctx context.Context) error {
 	w, err := readWorkload("deep-pending")
 	if err != nil {
@@ -273,8 +273,8 @@ func (c *comparison) deepBy(ctx context.Context, w *workload, depth int) (err er
 
 func groupName(g int) string { return fmt.Sprint("full-", g) }
 
-// fillQueues fills a peer's queues of the groups with requests of the largest size, as
-// filledLedger.wait does, and then lets so many wait.
+// fillQueues fills a peer's queues of the groups with requests of the largest size, like
+// filledLedger.wait, and then makes so many requests wait.
 func (c *comparison) fillQueues(p *peer, w *workload, cluster *peerCluster, first, depth int) error {
 	request, err := w.request()
 	if err != nil {
@@ -297,7 +297,7 @@ func (c *comparison) fillQueues(p *peer, w *workload, cluster *peerCluster, firs
 	return err
 }
 
-// machine describes what this runs on.
+// machine describes this machine.
 func machine() string {
 	model := runtime.GOARCH
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -311,8 +311,8 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, runtime.Version())
 }
 
-// waited is the time in which somebody waited for a core, since the machine started; 0 if it is not
-// known.
+// waited returns the time in which a process waited for a core, since the machine started; 0 if it
+// is not known.
 func waited() time.Duration {
 	data, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {

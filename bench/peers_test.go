@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// instantPeer builds a peer that grants at once; that of a real scheduler is in a module of its
+// instantPeer builds a peer that grants at once; the peer of a real scheduler is in a module of its
 // own.
 func instantPeer(t *testing.T) string {
 	t.Helper()
@@ -52,7 +52,7 @@ func TestPeersTakeTurnsWithOurs(t *testing.T) {
 	}
 }
 
-// Requests are not even handed in within a nanosecond.
+// A nanosecond is too short even to submit the requests.
 func TestABurstThatAPeerDoesNotEndIsABound(t *testing.T) {
 	var out bytes.Buffer
 	report, err := newReport(&out)
@@ -84,7 +84,7 @@ func TestABurstThatAPeerDoesNotEndIsABound(t *testing.T) {
 	}
 }
 
-// The page shows the results (TestThePageShowsTheResultsFile), and they are what one run printed.
+// The page shows the results (TestThePageShowsTheResultsFile), which one run printed.
 func TestTheLogOfTheRunHasTheResultsOfThePage(t *testing.T) {
 	results, err := performance.Read("../docs/performance/results.json")
 	if err != nil {

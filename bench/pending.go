@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// bursts is workloads/burst.yaml.
+// bursts runs workloads/burst.yaml.
 func bursts(ctx context.Context, r *run) error {
 	w, err := readWorkload("burst")
 	if err != nil {
@@ -38,7 +38,7 @@ func bursts(ctx context.Context, r *run) error {
 	return nil
 }
 
-// oneBurst returns the grants per second, and the CPU time of one.
+// oneBurst returns the grants per second, and the CPU time of a grant.
 func oneBurst(w *workload, shape burst, requests int) (turn performance.Turn, err error) {
 	b, err := newFilledLedger(w, shape.Hosts)
 	if err != nil {
@@ -68,15 +68,15 @@ func oneBurst(w *workload, shape burst, requests int) (turn performance.Turn, er
 	return performance.Turn{Rate: float64(n) / took.Seconds(), CPU: each(after-before, n)}, b.audit()
 }
 
-// deepLedger is a ledger with groups that wait.
+// deepLedger is a ledger with waiting groups.
 type deepLedger struct {
 	*filledLedger
 
 	depth int
-	held  [][]ledger.ID // that a group has
+	held  [][]ledger.ID // by group
 }
 
-// deepPending is workloads/deep-pending.yaml.
+// deepPending runs workloads/deep-pending.yaml.
 func deepPending(ctx context.Context, r *run) error {
 	w, err := readWorkload("deep-pending")
 	if err != nil {
@@ -145,7 +145,7 @@ func newDeepLedger(w *workload, depth int) (*deepLedger, error) {
 	return d, nil
 }
 
-// timed is the CPU time that this process uses for f.
+// timed returns the CPU time that this process uses for f.
 func (d *deepLedger) timed(f func() error) (time.Duration, error) {
 	runtime.GC()
 	before, err := cpuTime()
@@ -159,8 +159,7 @@ func (d *deepLedger) timed(f func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// letIn ends what the groups have, one allocation after the other, until so many waiting requests
-// have been granted.
+// letIn ends allocations of the groups, one after the other, until n waiting requests were granted.
 func (d *deepLedger) letIn(n int) error {
 	d.drain()
 	for granted := 0; granted < n; {

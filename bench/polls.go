@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// polling is a coordinator and the ResourceManager that it may read.
+// polling is a coordinator with a ResourceManager to read.
 type polling struct {
 	*run
 
@@ -24,11 +24,11 @@ type polling struct {
 	load        *caller
 }
 
-// afterwards is the time after an answer in which the coordinator may still be busy with it.
+// afterwards is how long the coordinator may still work on an answer after its end.
 const afterwards = 100 * time.Millisecond
 
-// polls measures what reading a cluster costs a coordinator, and what it costs those who ask it
-// for something else.
+// polls measures the cost of reading a cluster for a coordinator, and for callers of other
+// requests.
 func (r *run) polls(ctx context.Context, w *workload) (err error) {
 	p := &polling{run: r, workload: w}
 	if p.coordinator, err = r.startCoordinator(ctx, filepath.Join(r.dir, "queues"), never); err != nil {
@@ -66,7 +66,7 @@ func (r *run) polls(ctx context.Context, w *workload) (err error) {
 }
 
 // read makes the coordinator read the cluster with so many queues, or none with 0, and returns
-// when it has.
+// after the first read.
 func (p *polling) read(ctx context.Context, queues int) error {
 	service, name := p.load.client.Queues(), yarnBench()
 	if queues == 0 {
@@ -99,21 +99,21 @@ func (p *polling) read(ctx context.Context, queues int) error {
 	})
 }
 
-// watched has the results of slices with the same cluster, by slice.
+// watched has the results of the slices with the same cluster, by slice.
 type watched struct {
 	queues int
 
 	contestant
 
-	// during is the p99 of the Allocates that began while a poll was under way, in microseconds.
+	// during is the p99 of the Allocates that began during a poll, in microseconds.
 	during []float64
 	median []float64 // the median of these
-	share  []float64 // how many of all began then
+	share  []float64 // the share of the Allocates that began during a poll
 	polls  []float64
 	cpu    []float64 // of the coordinator, in percent of a core
 }
 
-// slice makes so many clients run pairs for a time, or none.
+// slice makes so many clients, or none, run pairs for a time.
 func (p *polling) slice(ctx context.Context, w *watched, clients int, keep bool) error {
 	if err := p.read(ctx, w.queues); err != nil {
 		return err
@@ -158,12 +158,12 @@ func (p *polling) slice(ctx context.Context, w *watched, clients int, keep bool)
 	return nil
 }
 
-// idleFor is how long a slice without load lasts, in which there must be a poll.
+// idleFor returns the duration of a slice without load, which must include a poll.
 func (p *polling) idleFor() time.Duration {
 	return max(p.period(p.workload.Duration), p.workload.Every*5/4)
 }
 
-// rest does nothing for a time.
+// rest waits for a time.
 func rest(ctx context.Context, lasts time.Duration) error {
 	timer := time.NewTimer(lasts)
 	defer timer.Stop()
@@ -175,9 +175,8 @@ func rest(ctx context.Context, lasts time.Duration) error {
 	}
 }
 
-// begun are the latencies of the Allocates that began while a poll was under way, shortest first.
-// Others that overlap a poll are not counted: a long call overlaps more often, whatever made it
-// long.
+// begun returns the latencies of the Allocates that began during a poll, shortest first. Others
+// that overlap a poll are not counted: a long call overlaps more often, for any reason.
 func (r *result) begun(polls []poll) []time.Duration {
 	var list []time.Duration
 	for _, c := range r.calls {
@@ -190,8 +189,8 @@ func (r *result) begun(polls []poll) []time.Duration {
 	return list
 }
 
-// besides makes so many clients run pairs of plain requests while each cluster is read in turn,
-// and none.
+// besides makes so many clients run pairs of plain requests while each cluster, or none, is read in
+// turn.
 func (p *polling) besides(ctx context.Context, clients int) error {
 	alone, again := &watched{}, &watched{}
 	few, many := &watched{queues: p.workload.Polled[0]}, &watched{queues: p.workload.Polled[1]}
@@ -219,14 +218,14 @@ func (p *polling) besides(ctx context.Context, clients int) error {
 	return nil
 }
 
-// compare prints the results of one next to those of the other.
+// compare prints the results of one contestant relative to another.
 func (r *report) compare(name string, of *contestant, to contestant) {
 	r.line(name+"-calls", median(of.rates), "calls/s", median(ratios(of.rates, to.rates)))
 	r.line(name+"-p50", median(of.p50), "µs", median(ratios(of.p50, to.p50)))
 	r.line(name+"-p99", median(of.p99), "µs", median(ratios(of.p99, to.p99)))
 }
 
-// means are those of two turns that follow each other.
+// means returns the means of consecutive turns.
 func means(a, b []float64) []float64 {
 	list := make([]float64, min(len(a), len(b)))
 	for i := range list {
@@ -235,7 +234,7 @@ func means(a, b []float64) []float64 {
 	return list
 }
 
-// idle measures what a poll costs a coordinator that has nothing else to do.
+// idle measures the cost of a poll for an idle coordinator.
 func (p *polling) idle(ctx context.Context) error {
 	none := &watched{}
 	sides := []*watched{none}
@@ -268,7 +267,7 @@ func (p *polling) idle(ctx context.Context) error {
 	return nil
 }
 
-// parts compares calls that have a part in a queue with plain ones, through the wire.
+// parts compares calls with a part in a queue with plain ones, over the wire.
 func (p *polling) parts(ctx context.Context, clients int) error {
 	queues := p.workload.Polled[0]
 	if err := p.read(ctx, queues); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// yarnBench is the cluster of the queues suite.
+// yarnBench returns the name of the cluster of the queues suite.
 func yarnBench() ledger.ClusterName { return ledger.ClusterName{Kind: "yarn", Cluster: "bench"} }
 
-// queueLedger is a filled ledger with a cluster whose queues are read.
+// queueLedger is a filled ledger with a cluster that has queues.
 type queueLedger struct {
 	*filledLedger
 
-	queues       [2][]ledger.QueueReport // two answers with other figures
+	queues       [2][]ledger.QueueReport // two answers with different figures
 	applications []ledger.ApplicationReport
 	reports      int
 }
 
-// newQueueLedger reads the cluster's queues once, and returns how long the ledger took for that.
+// newQueueLedger reads the cluster's queues once, and returns the cost of that for the ledger.
 func newQueueLedger(w *workload, queues, hosts int) (b *queueLedger, first cost, err error) {
 	own, err := newFilledLedger(w, hosts)
 	if err != nil {
@@ -46,7 +46,7 @@ func newQueueLedger(w *workload, queues, hosts int) (b *queueLedger, first cost,
 	return b, first, err
 }
 
-// queueReports are the reports that a coordinator makes of a provider's answers.
+// queueReports converts a provider's answer like a coordinator.
 func queueReports(read []providers.Queue) []ledger.QueueReport {
 	reports := make([]ledger.QueueReport, 0, len(read))
 	for i := range read {
@@ -73,7 +73,7 @@ func (b *queueLedger) report() (cost, error) {
 		if err := b.ledger.ReportCluster(b.now, r); err != nil {
 			return err
 		}
-		for at, due := b.ledger.NextTimer(); due && at <= b.now; at, due = b.ledger.NextTimer() { // the steps that are left
+		for at, due := b.ledger.NextTimer(); due && at <= b.now; at, due = b.ledger.NextTimer() { // the remaining steps
 			b.ledger.Advance(b.now)
 		}
 		return nil
@@ -82,7 +82,7 @@ func (b *queueLedger) report() (cost, error) {
 	return took, err
 }
 
-// partsIn are parts of requests in the leaves of a cluster, one for each leaf.
+// partsIn returns parts of requests in the leaves of a cluster, one for each leaf.
 func (w *workload) partsIn(queues int) ([]resource.External, error) {
 	v, err := w.Part.vector()
 	if err != nil {
@@ -97,8 +97,8 @@ func (w *workload) partsIn(queues int) ([]resource.External, error) {
 	return list, nil
 }
 
-// run makes so many allocations, spread over the leaves, each with an application that the cluster
-// has seen.
+// run makes n allocations, spread over the leaves, each with an application that the cluster has
+// seen.
 func (b *queueLedger) run(n int, parts []resource.External) error {
 	b.parts = parts
 	for i := range n {
@@ -121,10 +121,9 @@ func (b *queueLedger) run(n int, parts []resource.External) error {
 	return nil
 }
 
-// takesReports measures what a report of a cluster costs the ledger, which does nothing else at
-// the same time.
+// takesReports measures the cost of a cluster's report for an otherwise idle ledger.
 func (r *run) takesReports(w *workload) error {
-	var small float64 // with the fewest queues, for each of them
+	var small float64 // with the fewest queues, per queue
 	for _, queues := range w.Queues {
 		parts, err := w.partsIn(queues)
 		if err != nil {

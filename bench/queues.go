@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// queuesSuite shows the cost of the queues of an external cluster, and how much of it others
-// notice who ask for something else.
+// queuesSuite measures the cost of the queues of an external cluster, and its effect on callers of
+// other requests.
 func queuesSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("queues")
 	if err != nil {
@@ -32,14 +32,13 @@ func queuesSuite(ctx context.Context, r *run) error {
 	return r.polls(ctx, w)
 }
 
-// cost is how long something took, how much CPU of all cores it used, and how many bytes it
-// allocated.
+// cost is the time, the CPU time on all cores, and the allocated bytes of an operation.
 type cost struct {
 	took, cpu time.Duration
 	bytes     uint64
 }
 
-// costOf runs something. It also counts what else this process does at that time.
+// costOf runs a function. The cost includes other work of this process at that time.
 func costOf(run func() error) (cost, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -57,7 +56,7 @@ func costOf(run func() error) (cost, error) {
 	return cost{took, usedAfter - used, after.TotalAlloc - before.TotalAlloc}, err
 }
 
-// costs are those of several turns.
+// costs has the costs of several turns.
 type costs struct{ cpu, took, bytes []float64 } // in milliseconds, and bytes
 
 func (c *costs) add(of cost) {
@@ -110,7 +109,7 @@ func (r *run) decodes(w *workload) error {
 	return nil
 }
 
-// holds is how many bytes the decoder holds when it has read all of an answer.
+// holds returns the number of bytes that the decoder holds after it has read a whole answer.
 func holds(body []byte) (float64, error) {
 	at := &heapAtEnd{from: bytes.NewReader(body)}
 	before := heap()
@@ -120,7 +119,7 @@ func holds(body []byte) (float64, error) {
 	return float64(at.heap) - float64(before), nil
 }
 
-// heapAtEnd measures the heap when there is no more to read.
+// heapAtEnd measures the heap at the end of the input.
 type heapAtEnd struct {
 	from io.Reader
 	heap uint64
@@ -134,7 +133,7 @@ func (h *heapAtEnd) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF is to stay so
 }
 
-// heap is the memory in use.
+// heap returns the memory in use.
 func heap() uint64 {
 	runtime.GC()
 	var stats runtime.MemStats
@@ -142,12 +141,12 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// turnsOf gives small clusters more turns.
+// turnsOf returns the number of turns; small clusters get more.
 func turnsOf(w *workload, queues int) int {
 	return w.Rounds * min(5, max(1, w.Queues[len(w.Queues)-1]/queues))
 }
 
-// decode reads an answer into the queues that a coordinator takes.
+// decode reads the queues of an answer, like a coordinator.
 func decode(body io.Reader) ([]providers.Queue, error) {
 	scheduler, err := yarn.Decode(body)
 	if err != nil {

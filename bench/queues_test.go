@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The measured answer is one of a CapacityScheduler, of a real size.
+// The measured answer has the form and the size of a real CapacityScheduler's.
 func TestAnAnswerIsReadAsTheClusterIs(t *testing.T) {
 	for _, queues := range []int{1, 2, 10, 11, 50, 500} {
 		c := yarnCluster{queues: queues}
@@ -48,7 +48,7 @@ func TestAnAnswerIsReadAsTheClusterIs(t *testing.T) {
 	}
 }
 
-// withoutApplications leaves out what is of applications and their masters.
+// withoutApplications omits the quantities of applications and their masters.
 func withoutApplications(v resource.Vector) resource.Vector {
 	return v.Without(resource.AMMemory).Without(resource.AMCPU).Without(resource.Applications)
 }

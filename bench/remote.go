@@ -17,8 +17,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// remoteSuite compares an engine that is started from elsewhere with one that is launched on its
-// host, the stream of its output with a raw one, and shows what attached agents cost a leader.
+// remoteSuite compares an engine that is started remotely with one that is launched on its host,
+// and the stream of its output with a raw one, and measures the cost of attached agents for a
+// leader.
 func remoteSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("remote")
 	if err != nil {
@@ -27,7 +28,7 @@ func remoteSuite(ctx context.Context, r *run) error {
 	return errors.Join(r.remoteStarts(ctx, w), r.attachedAgents(ctx, w))
 }
 
-// remoteAccount is the account that the engines run as.
+// remoteAccount is the account of the engines.
 const remoteAccount = "nobody"
 
 // starter starts engines in both ways.
@@ -37,8 +38,8 @@ type starter struct {
 	next               int
 }
 
-// startRemote starts a coordinator and an agent that starts engines of callers elsewhere, and
-// returns clients of both. stop ends all of it.
+// startRemote starts a coordinator and an agent that starts engines of remote callers, and returns
+// clients of both. stop ends all of it.
 func (r *run) startRemote(ctx context.Context, w *workload, dir string) (s *starter, stop func() error, err error) {
 	var ends []func() error
 	stop = func() (err error) {
@@ -94,7 +95,7 @@ func (r *run) startRemote(ctx context.Context, w *workload, dir string) (s *star
 	return s, stop, nil
 }
 
-// remoteStarts takes turns with both ways.
+// remoteStarts measures both ways in turn.
 func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	s, stop, err := r.startRemote(ctx, w, filepath.Join(r.dir, "remote"))
 	if err != nil {
@@ -120,8 +121,8 @@ func (r *run) remoteStarts(ctx context.Context, w *workload) (err error) {
 	return r.remoteOutput(ctx, s, w)
 }
 
-// identities makes a file of identities in a directory, with a token for each, and a file with that
-// of the agent.
+// identities makes a file of identities in a directory, with a token for each, and a file with the
+// token of the agent.
 func identities(dir string) (tokens map[string]string, file string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", fmt.Errorf("identities: %w", err)
@@ -141,7 +142,7 @@ func identities(dir string) (tokens map[string]string, file string, err error) {
 	)
 }
 
-// turn makes engines, each after the end of the one before, and returns the median time in µs.
+// turn starts engines, each after the end of the previous one, and returns the median time in µs.
 func (s *starter) turn(ctx context.Context, engines int, begin func(context.Context) (id string, err error)) (float64, error) {
 	var times stopwatch
 	for range engines {
@@ -198,7 +199,7 @@ func (s *starter) startCommand(ctx context.Context, launch *bursarv1.LaunchSpec)
 	return started.GetAllocation().GetId(), err
 }
 
-// attachedAgents shows what idle streams of orders cost.
+// attachedAgents measures the cost of idle streams of orders.
 func (r *run) attachedAgents(ctx context.Context, w *workload) (err error) {
 	coordinator, err := r.startAttacked(ctx, filepath.Join(r.dir, "attached"), w)
 	if err != nil {
@@ -222,7 +223,8 @@ func (r *run) attachedAgents(ctx context.Context, w *workload) (err error) {
 	return nil
 }
 
-// attachedTurn is the coordinator's CPU in percent of a core while so many agents are attached.
+// attachedTurn returns the coordinator's CPU usage in percent of a core with so many attached
+// agents.
 func (r *run) attachedTurn(ctx context.Context, coordinator *daemon, hosts int, lasts time.Duration) (percent float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

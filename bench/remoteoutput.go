@@ -13,8 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// remoteOutput compares what a reader gets of an engine's output a second with a raw stream: one
-// process sends to another one, which sends to the reader.
+// remoteOutput compares the rate of an engine's output at a reader with a raw stream: one process
+// sends to another one, which sends to the reader.
 func (r *run) remoteOutput(ctx context.Context, s *starter, w *workload) (err error) {
 	size := int64(r.size(w.Window)) << 23
 	id, err := s.written(ctx, size)
@@ -42,7 +42,7 @@ func (r *run) remoteOutput(ctx context.Context, s *starter, w *workload) (err er
 	return nil
 }
 
-// written is an engine that has written so many bytes and ended.
+// written starts an engine that writes size bytes, and waits for its end.
 func (s *starter) written(ctx context.Context, size int64) (id string, err error) {
 	id, err = s.startCommand(ctx, &bursarv1.LaunchSpec{
 		Command: []string{"/usr/bin/head", "-c", strconv.FormatInt(size, 10), "/dev/urandom"}, Logs: &bursarv1.LaunchLogs{MaxBytes: 2 * size},
@@ -53,7 +53,7 @@ func (s *starter) written(ctx context.Context, size int64) (id string, err error
 	return id, err
 }
 
-// readOutput reads all output and returns how many MiB came a second.
+// readOutput reads all output and returns the rate in MiB per second.
 func (s *starter) readOutput(ctx context.Context, id string, size int64) (float64, error) {
 	began, got := time.Now(), int64(0)
 	stream, err := s.coordinator.Engines().Logs(ctx, &bursarv1.LogsRequest{Id: id, Stream: bursarv1.OutputStream_OUTPUT_STREAM_STDOUT})
@@ -70,7 +70,7 @@ func (s *starter) readOutput(ctx context.Context, id string, size int64) (float6
 	return speed(got, size, took)
 }
 
-// speed is in MiB a second.
+// speed returns the rate in MiB per second.
 func speed(got, want int64, took time.Duration) (float64, error) {
 	if got != want {
 		return 0, fmt.Errorf("%d bytes came, want %d", got, want)
@@ -78,7 +78,7 @@ func speed(got, want int64, took time.Duration) (float64, error) {
 	return float64(got) / (1 << 20) / took.Seconds(), nil
 }
 
-// rawStream reads from a relay what a new process sends it, and returns how many MiB came a second.
+// rawStream reads the bytes of a new process from a relay, and returns the rate in MiB per second.
 func (r *run) rawStream(ctx context.Context, relay string, size int64) (perSecond float64, err error) {
 	sender, err := r.startChild(ctx, "relay", order{Bytes: size, Servers: []string{relay}})
 	if err != nil {
@@ -110,7 +110,7 @@ func unencryptedHTTP2() *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: protocols}}
 }
 
-// relayChild is a process that passes on the body of a POST as the answer to the next GET, or one
+// relayChild is a process that returns the body of a POST as the answer to the next GET, or one
 // that sends such a body.
 type relayChild struct{ bodies chan io.Reader }
 
@@ -134,7 +134,7 @@ func (c *relayChild) do(ctx context.Context, o order) (answer, error) {
 // ServeHTTP implements http.Handler.
 func (c *relayChild) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		// Without the short cuts of io.Copy, as a server that looks at what it passes on.
+		// without the short cuts of io.Copy, like a server that inspects the data
 		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, <-c.bodies, make([]byte, 64<<10))
 		return
 	}

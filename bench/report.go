@@ -63,8 +63,8 @@ func (b budget) bound() string {
 	return b.Most.String()
 }
 
-// line prints a value, and as ratio its comparison with another value of the same run. A ratio of
-// 0 is none.
+// line prints a value, and its ratio to another value of the same run. A ratio of 0 means that
+// there is none.
 func (r *report) line(name string, value float64, unit string, ratio float64) {
 	r.printed[name] = true
 	b, held := r.budgets[name]
@@ -98,8 +98,8 @@ func (r *report) line(name string, value float64, unit string, ratio float64) {
 	fmt.Fprintf(r.out, "%s%s)\n", text, verdict)
 }
 
-// more is a line whose ratio is more than that, because what it is compared with was cut off. A
-// budget that asks for a still higher one was not measured.
+// more prints a line whose ratio is a lower bound, because the compared value was cut off. A budget
+// above the bound is not known to be met.
 func (r *report) more(name string, value float64, unit string, ratio float64) {
 	verdict := "no budget"
 	if b, held := r.budgets[name]; held {
@@ -113,13 +113,12 @@ func (r *report) more(name string, value float64, unit string, ratio float64) {
 	fmt.Fprintf(r.out, "%s %s %s (ratio more than %s, %s)\n", name, number(value), unit, number(ratio), verdict)
 }
 
-// note prints why a line is missing.
+// note prints the reason for a missing line.
 func (r *report) note(name, why string) {
 	fmt.Fprintf(r.out, "%s not measured: %s\n", name, why)
 }
 
-// close prints the missed budgets, and the budgets of the suites that ran without a value for
-// them.
+// close prints the missed budgets, and the budgets without a value of the suites that ran.
 func (r *report) close(ran func(suite string) bool) {
 	fmt.Fprintf(r.out, "\n%d budgets met, %d missed\n", r.met, len(r.missed))
 	for _, line := range r.missed {
@@ -133,7 +132,7 @@ func (r *report) close(ran func(suite string) bool) {
 	}
 }
 
-// number writes three significant digits.
+// number formats three significant digits.
 func number(v float64) string {
 	switch {
 	case v == 0:

@@ -78,7 +78,7 @@ func TestEveryBudgetBelongsToASuite(t *testing.T) {
 	}
 }
 
-// The suites that need only this process run here, at their smallest.
+// The suites that need only this process run here, at their smallest size.
 func TestSuitesInProcessRun(t *testing.T) {
 	var out bytes.Buffer
 	r, err := newReport(&out)

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// resets opens many connections of HTTP/2, and on each begins streams and resets them. Nobody is
-// let in with the identity that they claim.
+// resets opens many HTTP/2 connections, and begins and resets streams on each. Their claimed
+// identity is not accepted.
 func (a *attackers) resets(ctx context.Context) error {
 	for range a.size(a.workload.Connections) {
 		a.group.Go(func() {
@@ -28,7 +28,7 @@ func (a *attackers) resets(ctx context.Context) error {
 	return nil
 }
 
-// resetStreams does so over one connection, until that ends.
+// resetStreams begins and resets streams on one connection until it ends.
 func (a *attackers) resetStreams(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", a.server)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *attackers) resetStreams(ctx context.Context) error {
 			}
 			id += 2
 		}
-		_ = conn.SetWriteDeadline(time.Now().Add(startTimeout)) // TCP has deadlines
+		_ = conn.SetWriteDeadline(time.Now().Add(startTimeout)) // TCP supports deadlines
 		if _, err := conn.Write(out.Bytes()); err != nil {
 			return err
 		}

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// resourceManager is a process that serves what the ResourceManagers of several YARN clusters
-// would, each under a path of its own.
+// resourceManager is a process that serves as the ResourceManagers of several YARN clusters, each
+// under its own path.
 type resourceManager struct {
 	answers map[string][]byte // of /scheduler, by path
 
 	mu    sync.Mutex
-	polls []poll // guarded by mu; since they were last asked for
+	polls []poll // guarded by mu; since the last order
 }
 
-// poll is one answer of a scheduler, in nanoseconds of the wall clock, which all processes of a
-// machine share.
+// poll is the time of one answer of a scheduler, in nanoseconds of the wall clock, which all
+// processes of a machine share.
 type poll struct{ Began, Ended int64 }
 
 // managerID is the start time that the ResourceManager reports, in milliseconds.
 const managerID = 1_700_000_000_000
 
-// basePath is the path of the cluster with so many queues.
+// basePath returns the path of the cluster with so many queues.
 func basePath(queues int) string { return "/" + strconv.Itoa(queues) + "/ws/v1/cluster" }
 
 func (m *resourceManager) do(ctx context.Context, o order) (answer, error) {

@@ -31,10 +31,10 @@ type scale struct {
 	hosts    int
 	load     *caller
 	fleet    *child
-	aloneP99 float64 // of Allocate while nobody reports, in microseconds
+	aloneP99 float64 // of Allocate without reports, in microseconds
 }
 
-// scaleSuite shows what one coordinator does with the largest fleet that it is made for.
+// scaleSuite measures one coordinator with the largest fleet that it is designed for.
 func scaleSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("scale")
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *scale) starts(ctx context.Context, address string, live int) error {
 	return nil
 }
 
-// steps measures the longest step of an audit of the ledger alone, in CPU time, which others on the
-// machine change little.
+// steps measures the longest step of an audit of the ledger alone, in CPU time, which other load on
+// the machine hardly changes.
 func (s *scale) steps(live int) error {
 	w := *s.workload
 	w.Batch = 1000
@@ -135,7 +135,7 @@ func (s *scale) steps(live int) error {
 	return nil
 }
 
-// longestStep is the CPU time of the longest step of an audit.
+// longestStep returns the CPU time of the longest step of an audit.
 func longestStep(l *ledger.Ledger) (longest time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -205,7 +205,7 @@ func metric(ctx context.Context, address, name string) (float64, error) {
 	return 0, errors.Join(fmt.Errorf("metrics: there is no %s", name), lines.Err())
 }
 
-// slices measures what reports cost, and what they cost those who allocate.
+// slices measures the cost of reports, for the coordinator and for callers that allocate.
 func (s *scale) slices(ctx context.Context) (err error) {
 	alone, beside := &slice{load: true}, &slice{load: true, fleet: true}
 	changed, quiet := &slice{fleet: true}, &slice{fleet: true, how: order{Quiet: true}}
@@ -254,7 +254,7 @@ func (s *scale) slices(ctx context.Context) (err error) {
 	return nil
 }
 
-// each is the CPU of each report, in microseconds.
+// each returns the CPU time per report, in microseconds.
 func (s *slice) each() (list []float64) {
 	for i := range s.cpu {
 		list = append(list, s.cpu[i]*1e4/s.reports[i])
@@ -265,8 +265,8 @@ func (s *slice) each() (list []float64) {
 // comeback is the result of one change of leader.
 type comeback struct {
 	took     float64 // seconds until all hosts were healthy
-	full     float64 // full reports in the second that had most
-	calls    float64 // all reports, the same
+	full     float64 // full reports in the busiest second
+	calls    float64 // all reports in the busiest second
 	p50, p99 float64 // of Allocate, in microseconds
 }
 
@@ -299,12 +299,12 @@ func (s *scale) changes(ctx context.Context) error {
 	return nil
 }
 
-// change starts the coordinator again while the fleet reports.
+// change restarts the coordinator while the fleet reports.
 func (s *scale) change(ctx context.Context) (one comeback, err error) {
 	if _, err := s.fleet.do(order{Ride: true}); err != nil {
 		return one, err
 	}
-	if !pause.For(s.period(10*time.Second), ctx.Done(), nil) { // they report to the leader before
+	if !pause.For(s.period(10*time.Second), ctx.Done(), nil) { // they report to the leader first
 		return one, ctx.Err()
 	}
 	stopped := time.Now()
@@ -329,7 +329,7 @@ func (s *scale) change(ctx context.Context) (one comeback, err error) {
 	took, failed := pairs.sorted()
 	rode, rideErr := s.fleet.do(order{})
 	for _, second := range rode.Seconds {
-		if second.At.After(stopped) { // nobody answered before the next one led
+		if second.At.After(stopped) { // no answers came before the next leader
 			one.full, one.calls = max(one.full, float64(second.Full)), max(one.calls, float64(second.Reports))
 		}
 	}

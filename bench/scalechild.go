@@ -17,17 +17,17 @@ import (
 type scaleChild struct {
 	finder discovery.Finder
 	agents []*simulated
-	// connections is how many the agents share.
+	// connections is the number of shared connections.
 	connections int
-	own         []*client.Client // those of the first agents
-	aside       []*client.Client // to the echo, as many as to the coordinator; made when they are needed
-	failed      atomic.Int64     // reports, since the last order
+	own         []*client.Client // of the first agents
+	aside       []*client.Client // to the echo, as many as to the coordinator; made on demand
+	failed      atomic.Int64     // failed reports since the last order
 
-	ride  *ride // nil: they do not ride
+	ride  *ride // nil: there is no ride
 	group sync.WaitGroup
 }
 
-// second is what agents sent in a second, as far as it was answered.
+// second counts the answered reports of agents in a second.
 type second struct {
 	At            time.Time // its beginning
 	Reports, Full int
@@ -54,7 +54,7 @@ func (r *ride) note(request *bursarv1.SyncRequest) {
 	}
 }
 
-// do sets the fleet up at the first order. Then it lets agents report, for a time, or until the
+// do sets up the fleet at the first order. Later it makes agents report, for a time or until the
 // next order.
 func (c *scaleChild) do(ctx context.Context, o order) (answer, error) {
 	switch {
@@ -86,9 +86,9 @@ func (c *scaleChild) do(ctx context.Context, o order) (answer, error) {
 	return beat, err
 }
 
-// setUp makes the agents, and has them report until they know their engines.
+// setUp makes the agents, and makes them report until they know their engines.
 func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
-	debug.SetGCPercent(400) // 10,000 agents have one collector, whose work no host would feel
+	debug.SetGCPercent(400) // 10,000 agents share one collector, whose work no real host has
 	w, err := readWorkload(o.Workload)
 	if err != nil {
 		return answer{}, err
@@ -111,7 +111,7 @@ func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
 	return a, err
 }
 
-// overOwn gives agents the connections of their own, until the function that it returns is called.
+// overOwn gives agents their own connections, until the returned function is called.
 func (c *scaleChild) overOwn(agents []*simulated, every time.Duration) (back func()) {
 	shared := make([]simulated, len(agents))
 	for i, a := range agents {
@@ -127,7 +127,7 @@ func (c *scaleChild) overOwn(agents []*simulated, every time.Duration) (back fun
 	}
 }
 
-// aim makes the agents report to an echo, until the function that it returns is called.
+// aim makes the agents report to an echo, until the returned function is called.
 func (c *scaleChild) aim(address string) (back func(), err error) {
 	if c.aside == nil {
 		echo, err := discovery.Static([]string{"http://" + address})
@@ -149,7 +149,7 @@ func (c *scaleChild) aim(address string) (back func(), err error) {
 	}, nil
 }
 
-// begin lets all agents report until end.
+// begin makes all agents report until end.
 func (c *scaleChild) begin(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.ride = &ride{end: cancel, began: time.Now()}

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// These are those of the agent.
+// The values are those of the agent.
 const (
 	reportTimeout    = 10 * time.Second
 	reportRetryFirst = 100 * time.Millisecond
@@ -22,8 +22,8 @@ const (
 	reportGap        = 20 * time.Millisecond
 )
 
-// find returns where the coordinators are: as listed, or as Consul says. All agents of the fleet
-// share one watch of Consul.
+// find returns a finder of the coordinators in a list or in Consul. All agents of the fleet share
+// one watch of Consul.
 func find(ctx context.Context, o order) (discovery.Finder, error) {
 	if o.Consul == "" {
 		return discovery.Static(o.Servers)
@@ -43,9 +43,9 @@ func find(ctx context.Context, o order) (discovery.Finder, error) {
 	return finder, err
 }
 
-// ride reports without end, also through changes of leader, as the agent does: if nobody answers
-// it tries again, later each time, and soon after the announcement of a new leader it reports to
-// that one, unless that one has said when.
+// ride reports until ctx ends, also through changes of leader, like the agent: if nobody answers it
+// retries with growing delays. Soon after the announcement of a new leader it reports to that one,
+// unless that leader has set a time.
 func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(reportRetryFirst), backoff.WithMaxInterval(reportRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))
@@ -80,15 +80,15 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 			wait = reportGap
 		default:
 			retry.Reset()
-			wait = a.interval() // as the answer says
+			wait = a.interval() // set by the answer
 		}
 		next = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
 }
 
-// reportOnce reports in the time that one report may take. If a coordinator does not know the
-// host, it registers the host next.
+// reportOnce reports within the time limit of one report. If a coordinator does not know the host,
+// the next call registers it.
 func (a *simulated) reportOnce(ctx context.Context) error {
 	defer a.takeLane()()
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -101,7 +101,7 @@ func (a *simulated) reportOnce(ctx context.Context) error {
 	return err
 }
 
-// whoLeads is the URL of the leader; empty: no leader is known.
+// whoLeads returns the URL of the leader; empty: no leader is known.
 func whoLeads(known []discovery.Coordinator) string {
 	for _, coordinator := range known {
 		if coordinator.Leads {

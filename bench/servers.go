@@ -10,10 +10,10 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// startPostgres starts an installed PostgreSQL on the same disk as the other stores, and makes a
+// startPostgres starts an installed PostgreSQL on the disk of the other stores, and makes a
 // database in it. Close ends it.
 func (r *run) startPostgres(ctx context.Context) (server *postgres.Server, store string, err error) {
-	// Next to this run's own directory: the server's user must be able to enter it.
+	// Beside this run's directory: the server's user must be able to enter it.
 	dir, err := os.MkdirTemp(filepath.Dir(r.dir), "bursar-bench-postgres-")
 	if err != nil {
 		return nil, "", fmt.Errorf("a place for PostgreSQL: %w", err)

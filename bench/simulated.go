@@ -22,8 +22,7 @@ import (
 )
 
 // fleetChild is a process with the agents of many hosts that do not exist. Each has the product's
-// tracker, and makes real calls at the interval that the coordinator answers. Its measurements are
-// made up.
+// tracker, and makes real calls at the coordinator's interval. Its measurements are invented.
 type fleetChild struct {
 	agents []*simulated
 }
@@ -32,27 +31,27 @@ type fleetChild struct {
 type simulated struct {
 	client  *client.Client
 	tracker *tracker.Tracker
-	engine  resource.Vector // what each of its engines is entitled to
+	engine  resource.Vector // entitlement of each of its engines
 	memory  int64           // of the host, in bytes
 	random  *rand.Rand
 	// due is the time of the next report, from the start of the next beat.
 	due time.Duration
 
-	lane  *sync.Mutex                 // held during a report; nil: the client is its own
-	every time.Duration               // between two reports; 0: as the coordinator says
-	quiet bool                        // its engines use what they used before
+	lane  *sync.Mutex                 // held during a report; nil: the client is not shared
+	every time.Duration               // between two reports; 0: the coordinator's interval
+	quiet bool                        // its engines keep their usage
 	used  []int64                     // by each engine, in bytes
-	note  func(*bursarv1.SyncRequest) // is told of each report that was answered; nil: nobody is
-	// failed counts reports that failed, which are made again at the next interval; nil: one that
-	// fails ends the suite.
+	note  func(*bursarv1.SyncRequest) // called for each answered report; nil: none
+	// failed counts failed reports, which are repeated at the next interval; nil: a failed report
+	// ends the suite.
 	failed *atomic.Int64
 }
 
-// setupWorkers is how many agents are set up at the same time.
+// setupWorkers is the number of agents that are set up at the same time.
 const setupWorkers = 16
 
-// do sets the fleet up at the first order, and then makes it report as long as an order says, or
-// from the first on until this process ends.
+// do sets up the fleet at the first order, and then makes it report for the time of an order, or
+// from the first order until this process ends.
 func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	if c.agents == nil {
 		finder, err := find(ctx, o)
@@ -71,7 +70,7 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	return beatAll(ctx, c.agents, o.Beat)
 }
 
-// beatAll makes agents report for as long.
+// beatAll makes agents report for a time.
 func beatAll(ctx context.Context, agents []*simulated, lasts time.Duration) (answer, error) {
 	before, err := cpuTime()
 	if err != nil {
@@ -104,8 +103,8 @@ func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder
 	return setUpAll(ctx, w, c.agents)
 }
 
-// newAgents makes the agents of an order, each with a connection of its own, or, if the order says
-// so, with connections that all share.
+// newAgents makes the agents of an order, each with its own connection, or with shared connections
+// if the order sets a number.
 func newAgents(w *workload, o order, finder discovery.Finder) ([]*simulated, error) {
 	clients := make([]*client.Client, cmp.Or(o.Connections, o.Hosts))
 	for i := range clients {
@@ -155,7 +154,7 @@ func setUpAll(ctx context.Context, w *workload, agents []*simulated) error {
 	return errors.Join(errs...)
 }
 
-// setUp makes the host known, with its engines.
+// setUp registers the host, and starts its engines.
 func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 	if _, err := a.timed(ctx); err != nil {
 		return err
@@ -173,7 +172,7 @@ func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 			return fmt.Errorf("an engine: %w", err)
 		}
 	}
-	if _, err := a.timed(ctx); err != nil { // it learns of them here
+	if _, err := a.timed(ctx); err != nil { // this report returns the engines
 		return err
 	}
 	if got := len(a.tracker.Engines()); w.Engines > 0 && got != w.Engines {
@@ -183,7 +182,7 @@ func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 	return nil
 }
 
-// beat reports whenever a report is due, until the beat is over.
+// beat makes reports when they are due, until the beat is over.
 func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Duration, reports *stopwatch) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -204,7 +203,7 @@ func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Durati
 	a.due -= lasts
 }
 
-// timed reports, and says how long that took.
+// timed reports, and returns the duration.
 func (a *simulated) timed(ctx context.Context) (time.Duration, error) {
 	defer a.takeLane()()
 	began := time.Now()
@@ -212,8 +211,8 @@ func (a *simulated) timed(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// takeLane waits until nobody else reports over the agent's connection. The function that it
-// returns lets the next one.
+// takeLane waits until no other agent reports over the agent's connection. The returned function
+// frees the connection.
 func (a *simulated) takeLane() (leave func()) {
 	if a.lane == nil {
 		return func() {}
@@ -222,8 +221,8 @@ func (a *simulated) takeLane() (leave func()) {
 	return a.lane.Unlock
 }
 
-// interval is the time to the next report: as a new leader says it, or the usual one, varied by a
-// tenth, as the agent varies it.
+// interval returns the time to the next report: set by a new leader, or the usual one, varied by a
+// tenth like the agent's.
 func (a *simulated) interval() time.Duration {
 	if after := a.tracker.ResyncAfter(); after > 0 {
 		return after
@@ -231,7 +230,7 @@ func (a *simulated) interval() time.Duration {
 	return time.Duration(float64(cmp.Or(a.every, a.tracker.Interval())) * (0.9 + 0.2*a.random.Float64()))
 }
 
-// report measures, and makes the calls that an agent makes after a measurement.
+// report measures, and makes the calls of an agent after a measurement.
 func (a *simulated) report(ctx context.Context) error {
 	a.measure()
 	if a.tracker.NeedsRegister() {
@@ -257,9 +256,9 @@ func (a *simulated) report(ctx context.Context) error {
 	return nil
 }
 
-// measure makes up what a host and its engines use. Every engine uses between a half and all of
-// its entitlement, and another share each time, so that each report has all of them. Those of a
-// quiet host keep their shares.
+// measure invents the usage of a host and its engines. Every engine uses between a half and all of
+// its entitlement, and another share each time, so that each report includes all of them. The
+// engines of a quiet host keep their shares.
 func (a *simulated) measure() {
 	free := a.memory
 	var usages []tracker.Usage

@@ -14,7 +14,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// startSuite is row 6 of the budgets.
+// startSuite measures row 6 of the budgets.
 func startSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("start")
 	if err != nil {
@@ -42,12 +42,12 @@ func startSuite(ctx context.Context, r *run) error {
 	return nil
 }
 
-// startStore is a store that coordinators are started on.
+// startStore is a store on which coordinators are started.
 type startStore struct {
 	dir              string
 	live, remembered int
 
-	took, memory []float64 // of each start; of the memory when it leads
+	took, memory []float64 // of each start; memory when it leads
 }
 
 // start starts a coordinator, and ends it.
@@ -67,7 +67,7 @@ func (s *startStore) start(ctx context.Context, r *run) error {
 	return nil
 }
 
-// expect fails if the coordinator does not have them all.
+// expect fails if the coordinator does not have all live allocations.
 func expect(ctx context.Context, address string, live int) error {
 	c, err := client.New(address)
 	if err != nil {
@@ -84,9 +84,8 @@ func expect(ctx context.Context, address string, live int) error {
 	return nil
 }
 
-// writeStore writes what a coordinator leaves behind into a file or a database that belongs to no
-// cluster yet: hosts, rules, active allocations, and some that ended in the last day and are
-// remembered.
+// writeStore writes the data of a coordinator into a file or a database that belongs to no cluster
+// yet: hosts, rules, active allocations, and remembered ones that ended in the last day.
 func writeStore(ctx context.Context, w *workload, live, remembered int, where string) (err error) {
 	s, err := opener.Open(ctx, where, opener.Options{Migrate: true})
 	if err != nil {

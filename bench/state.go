@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// stateSuite measures what an agent stores at each step.
+// stateSuite measures the agent's storing of each step.
 func stateSuite(_ context.Context, r *run) error {
 	w, err := readWorkload("state")
 	if err != nil {
@@ -49,7 +49,7 @@ func ratioTo(value, before float64) float64 {
 	return value / before
 }
 
-// stateBench is a tracker with engines, and where it is stored.
+// stateBench is a tracker with engines, and its state directory.
 type stateBench struct {
 	path     string
 	dir      *statefile.Dir
@@ -107,7 +107,7 @@ func (b *stateBench) as(a *bursarv1.Allocation, state bursarv1.AllocationState) 
 	}
 }
 
-// measure is the CPU time of a step and how long it takes, in microseconds.
+// measure returns the CPU time and the duration of a step, in microseconds.
 func (b *stateBench) measure(steps int, store func() error) (cpu, wall float64, err error) {
 	began := time.Now()
 	before, err := cpuTime()
@@ -130,7 +130,7 @@ func (b *stateBench) measure(steps int, store func() error) (cpu, wall float64, 
 	return float64(after-before) / each, float64(time.Since(began)) / each, err
 }
 
-// storeChange stores as an agent does.
+// storeChange stores like an agent.
 func (b *stateBench) storeChange() error {
 	if change, enough := b.tracker.Change(); enough {
 		if err := b.dir.Append(change); !errors.Is(err, statefile.ErrFull) {
@@ -141,7 +141,7 @@ func (b *stateBench) storeChange() error {
 	return b.dir.Begin(b.state()) //nolint:wrapcheck // names the path
 }
 
-// storeAll stores as older agents did.
+// storeAll stores like older agents.
 func (b *stateBench) storeAll() error { return b.dir.Save(b.state()) } //nolint:wrapcheck // names the path
 
 func (b *stateBench) state() statefile.State {

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// median of the numbers; the one above the middle if their number is even.
+// median returns the median of the numbers; the upper one if their number is even.
 func median(list []float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[len(sorted)/2]
 }
 
-// ratios of turns that follow each other: on a shared machine each turn is compared with the next.
+// ratios returns the ratios of consecutive turns: on a shared machine each turn is compared with
+// the next.
 func ratios(of, to []float64) []float64 {
 	list := make([]float64, min(len(of), len(to)))
 	for i := range list {
@@ -27,7 +28,7 @@ func ratios(of, to []float64) []float64 {
 	return list
 }
 
-// percentile of sorted durations, in microseconds.
+// percentile returns a percentile of sorted durations, in microseconds.
 func percentile(sorted []time.Duration, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -36,7 +37,7 @@ func percentile(sorted []time.Duration, share float64) float64 {
 	return float64(sorted[at].Nanoseconds()) / 1000
 }
 
-// middle is the median of durations, in microseconds.
+// middle returns the median of durations, in microseconds.
 func middle(list []time.Duration) float64 { return percentile(slices.Sorted(slices.Values(list)), 0.5) }
 
 func sum(list []time.Duration) (total time.Duration) {
@@ -46,7 +47,7 @@ func sum(list []time.Duration) (total time.Duration) {
 	return total
 }
 
-// cpuTime is the CPU time that this process has used on all cores.
+// cpuTime returns the CPU time that this process has used on all cores.
 func cpuTime() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -55,7 +56,7 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
-// threadTime is the CPU time that this thread has used.
+// threadTime returns the CPU time that this thread has used.
 func threadTime() (time.Duration, error) {
 	var used unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
@@ -64,11 +65,11 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(used.Nano()), nil
 }
 
-// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every
-// architecture that Go runs on.
+// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every architecture
+// that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// cpuTimeOf is the CPU time that another process has used on all cores, to 10 ms.
+// cpuTimeOf returns the CPU time that another process has used on all cores, to 10 ms.
 func cpuTimeOf(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -91,7 +92,7 @@ func cpuTimeOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// memoryOf is the memory of another process (VmRSS), in bytes.
+// memoryOf returns the memory of another process (VmRSS), in bytes.
 func memoryOf(pid int) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -68,7 +68,7 @@ func (r *run) coordinatorsOnStores(ctx context.Context, w *workload, database st
 	return errors.Join(callers[0].audit(ctx), callers[1].audit(ctx))
 }
 
-// committer commits what happens in its own ledger.
+// committer commits the changes of its own ledger.
 type committer struct {
 	store  store.Store
 	epoch  uint64
@@ -94,7 +94,7 @@ func newCommitter(ctx context.Context, w *workload, where string) (*committer, e
 }
 
 // turn commits for a time, with a number of rows in each commit: allocations that begin, and then
-// their ends. It returns how long each commit took, without the ledger's time.
+// their ends. It returns the duration of each commit, without the ledger's time.
 func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
 	var total time.Duration

@@ -17,9 +17,10 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// takeoverSuite measures the part of a change of leader that grows with what is live: from the
-// store's lead to a ledger that decides. One coordinator loads all of it; the other one has stood
-// by, and reads what has changed since it last looked. Both are in this process, on one database.
+// takeoverSuite measures the part of a change of leader that grows with the number of live
+// allocations: from the store's lead to a ledger that decides. One coordinator loads all of it; the
+// other one is a standby, and reads the changes since its last read. Both are in this process, on
+// one database.
 func takeoverSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("failover-full")
 	if err != nil {
@@ -75,7 +76,7 @@ func takeoverSuite(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// takeoverChanges is how many allocations have ended since the one that stands by has looked.
+// takeoverChanges is the number of allocations that have ended since the standby's last read.
 const takeoverChanges = 200
 
 // candidate is a coordinator without a loop.
@@ -91,8 +92,8 @@ func newCandidate(s store.Store) *candidate {
 	return &candidate{store: s, core: c, ahead: c.Ahead(s, nil)}
 }
 
-// lead takes the lead, and returns how long that took, in seconds, and how long until all was read.
-// The ledger must, or must not, be the one that was filed ahead.
+// lead takes the lead, and returns the time for that, and the time until all was read, in seconds.
+// ahead says whether the ledger must be the one that was loaded ahead.
 func (c *candidate) lead(ctx context.Context, ahead bool) (took, reading float64, err error) {
 	began := time.Now()
 	meta, err := c.store.Lead(ctx, 0)
@@ -108,7 +109,7 @@ func (c *candidate) lead(ctx context.Context, ahead bool) (took, reading float64
 	}
 	reading = time.Since(began).Seconds()
 	var proof errgroup.Group
-	if loaded.Prove != nil { // as the loop does it, beside what follows
+	if loaded.Prove != nil { // as in the loop, in parallel with the rest
 		proof.Go(func() error { return loaded.Prove(ctx) })
 	}
 	leads := c.core.Lead(ledger.At(time.Now()), meta, loaded.Snapshot)

@@ -21,18 +21,18 @@ type team struct {
 	postgres *postgres.Server
 	consul   *consul.Server
 	members  []*member
-	client   *client.Client // of whichever answers
+	client   *client.Client // of any member that answers
 }
 
-// member is one coordinator, which can be ended and started again.
+// member is one coordinator, which can be ended and restarted.
 type member struct {
 	*daemon // nil: it does not run
 
 	address, config string
-	client          *client.Client // of this one alone
+	client          *client.Client // only of this member
 }
 
-// startTeam starts so many coordinators on a database, after prepare has filled it.
+// startTeam starts size coordinators on a database, after prepare has filled it.
 func (r *run) startTeam(ctx context.Context, size int, s setup, prepare func(store string) error) (t *team, err error) {
 	t = &team{run: r}
 	defer func() {
@@ -82,11 +82,11 @@ func (t *team) start(ctx context.Context, m *member) (err error) {
 	return err
 }
 
-// errNobody says that no coordinator leads.
+// errNobody means that no coordinator leads.
 var errNobody = errors.New("nobody leads")
 
-// leader waits until a member leads that is not the given one, and returns it with the time at
-// which that was seen.
+// leader waits until another member than the given one leads, and returns it with the time of the
+// discovery.
 func (t *team) leader(ctx context.Context, not *member) (found *member, seen time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

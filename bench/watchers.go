@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// watchersSuite shows what watchers cost those who allocate.
+// watchersSuite measures the cost of watchers for callers that allocate.
 func watchersSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("watchers")
 	if err != nil {
@@ -58,14 +58,14 @@ func watchersSuite(ctx context.Context, r *run) (err error) {
 	return clients.audit(ctx)
 }
 
-// watchedSide is what is measured beside some watchers, by turn.
+// watchedSide has the results with a number of watchers, by turn.
 type watchedSide struct {
 	name             string
 	order            order
 	rates, p99, read []float64
 }
 
-// watchedTurn makes pairs of calls beside watchers of a new process.
+// watchedTurn makes pairs of calls beside watchers in a new process.
 func (r *run) watchedTurn(ctx context.Context, w *workload, coordinator *daemon, clients *caller, side *watchedSide) (err error) {
 	var watchers *child
 	if side.order.Watchers > 0 {
@@ -90,13 +90,13 @@ func (r *run) watchedTurn(ctx context.Context, w *workload, coordinator *daemon,
 	return err
 }
 
-// watchersChild is a process with watchers. The first order says how many, and whom they watch; the
+// watchersChild is a process with watchers. The first order has their number and the server; the
 // next one ends them.
 type watchersChild struct {
 	read  atomic.Int64
 	stop  context.CancelFunc
 	group sync.WaitGroup
-	ended chan error // has why each watch ended
+	ended chan error // has the end of each watch
 }
 
 func (c *watchersChild) do(ctx context.Context, o order) (answer, error) {
@@ -128,7 +128,7 @@ func (c *watchersChild) do(ctx context.Context, o order) (answer, error) {
 	return answer{}, nil
 }
 
-// end ends the watches. The answer has how much they have read.
+// end ends the watches. The answer has the bytes that they read.
 func (c *watchersChild) end() (answer, error) {
 	a := answer{Read: c.read.Load()}
 	select {
@@ -141,7 +141,7 @@ func (c *watchersChild) end() (answer, error) {
 	return a, nil
 }
 
-// watch reads what a watch brings, and throws it away.
+// watch reads the messages of a watch, and discards them.
 func (c *watchersChild) watch(ctx context.Context, client *http.Client, server string, n int, message *bursarv1.AllocationServiceWatchRequest, begun chan<- struct{}) error {
 	text, err := proto.Marshal(message)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type caller struct {
 	client *client.Client
 	labels []map[string]string
-	// Request number i has those at i modulo their number, as with the labels.
+	// Request number i has the resource at index i modulo their number, as with the labels.
 	resources []*bursarv1.Resource
 	prefix    string
 	next      atomic.Int64
@@ -50,7 +50,7 @@ func newCaller(server string, w *workload, options ...client.Option) (*caller, e
 	return k, nil
 }
 
-// pair makes one allocation and releases it, and returns how long the Allocate took.
+// pair makes one allocation and releases it, and returns the duration of the Allocate.
 func (k *caller) pair(ctx context.Context) (time.Duration, error) {
 	n := k.next.Add(1)
 	request := &bursarv1.AllocateRequest{
@@ -66,7 +66,7 @@ func (k *caller) pair(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// turn makes so many clients run pairs, for a time or, if pairs is not 0, so many each.
+// turn makes so many clients run pairs, for a time or, if pairs is not 0, that number each.
 func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Duration) (*result, error) {
 	var over atomic.Bool
 	if pairs == 0 {
@@ -96,7 +96,7 @@ func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Durati
 	return turn, errors.Join(failures...)
 }
 
-// sample is one allocation as the server answers it; the echo answers with it.
+// sample returns one allocation as answered by the server; the echo answers with it.
 func (k *caller) sample(ctx context.Context) ([]byte, error) {
 	res, err := k.client.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
 		RequestId: k.prefix + "1000000", Labels: k.labels[0], Resource: k.resources[0],
@@ -140,7 +140,7 @@ func (c contest) run(ctx context.Context, rounds, clients, pairs int, lasts time
 	return server, echo, nil
 }
 
-// wireSuite is row 4 of the budgets.
+// wireSuite measures row 4 of the budgets.
 func wireSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("wire")
 	if err != nil {
@@ -195,7 +195,7 @@ func wireSuite(ctx context.Context, r *run) (err error) {
 	return server.audit(ctx)
 }
 
-// audit proves that the measured result is right.
+// audit verifies the state after the measurement.
 func (k *caller) audit(ctx context.Context) error {
 	res, err := k.client.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
 	if err != nil {
@@ -207,7 +207,7 @@ func (k *caller) audit(ctx context.Context) error {
 	return nil
 }
 
-// hopSuite is row 5 of the budgets.
+// hopSuite measures row 5 of the budgets.
 func hopSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("hop")
 	if err != nil {

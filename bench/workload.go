@@ -17,8 +17,7 @@ import (
 //go:embed workloads
 var workloads embed.FS
 
-// workload is one file of workloads/. The file itself says which fields it has and what they mean
-// there.
+// workload is one file of workloads/. The file itself describes its fields.
 type workload struct {
 	Seed    uint64         `yaml:"seed"`
 	Hosts   int            `yaml:"hosts"`
@@ -45,8 +44,8 @@ type workload struct {
 	Processes int `yaml:"processes"`
 
 	Connections int `yaml:"connections"`
-	// Readers are those of output: so many callers with so many readers each, and as many more that
-	// take nothing.
+	// Readers are the readers of output: Callers callers with Each readers each, and as many more
+	// that receive nothing.
 	Readers struct {
 		Callers int `yaml:"callers"`
 		Each    int `yaml:"each"`
@@ -112,7 +111,7 @@ func texts(m map[string]yamlfile.Scalar) map[string]string {
 	return list
 }
 
-// quotas are the workload's rules.
+// quotas returns the workload's rules.
 func (w *workload) quotas() ([]ledger.Quota, error) {
 	list := make([]ledger.Quota, 0, len(w.Quotas))
 	for _, q := range w.Quotas {
@@ -129,7 +128,7 @@ func (w *workload) quotas() ([]ledger.Quota, error) {
 	return list, nil
 }
 
-// labels are those of request number i.
+// labels returns the labels of request number i.
 func (w *workload) labels(i int) map[string]string {
 	set := make(map[string]string, len(w.Labels))
 	for key, values := range w.Labels {
@@ -138,7 +137,8 @@ func (w *workload) labels(i int) map[string]string {
 	return set
 }
 
-// sets are the label sets of the requests: request number i has the one at i modulo their number.
+// sets returns the label sets of the requests: request number i has the set at index i modulo their
+// number.
 func (w *workload) sets() ([]label.Set, error) {
 	n := 1
 	for _, values := range slices.Sorted(maps.Values(w.Labels)) {
@@ -163,7 +163,7 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// request is the resource that a request asks for.
+// request returns the requested resource.
 func (w *workload) request() (resource.Resource, error) {
 	v, err := w.Request.vector()
 	return resource.Resource{Vector: v}, err

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// yarnCluster is a YARN cluster with a CapacityScheduler: so many leaves below each parent, all of
-// them below the root. It answers as Hadoop 3.4 does; it has the fields of the answers in Hadoop's
-// own tests.
+// yarnCluster is a YARN cluster with a CapacityScheduler: leavesBelow leaves below each parent, and
+// all parents below the root. It answers like Hadoop 3.4, with the fields of the answers in
+// Hadoop's own tests.
 type yarnCluster struct {
-	queues int // the root not counted
-	parity int // other figures with another one
+	queues int // without the root
+	parity int // another parity has other figures
 }
 
 const (
 	leavesBelow = 9
-	// The size of the cluster, which is also the most that a queue may have.
+	// The size of the cluster, which is also the maximum of a queue.
 	clusterMiB   = 100 << 20
 	clusterCores = 100_000
 )
 
-// leaves are the full paths of the queues that applications can be in.
+// leaves returns the full paths of the queues for applications.
 func (c yarnCluster) leaves() []string {
 	var list []string
 	for i := range c.queues {
@@ -31,7 +31,7 @@ func (c yarnCluster) leaves() []string {
 	return list
 }
 
-// answer is the body of /ws/v1/cluster/scheduler.
+// answer returns the body of /ws/v1/cluster/scheduler.
 func (c yarnCluster) answer() []byte {
 	var parents, leaves []string
 	used, all := 0, 0
@@ -59,14 +59,14 @@ func (c yarnCluster) answer() []byte {
 	return fmt.Appendf(nil, yarnRoot, yarnCapacities(all), yarnAmount(8192, 4), yarnNames, strings.Join(parents, ","))
 }
 
-// yarnAmount is a quantity of resources as Hadoop writes it.
+// yarnAmount returns a quantity of resources in Hadoop's format.
 func yarnAmount(mib, cores int) string {
 	return fmt.Sprintf(`{"memory":%[1]d,"vCores":%[2]d,"resourceInformations":{"resourceInformation":[`+
 		`{"maximumAllocation":9223372036854775807,"minimumAllocation":0,"name":"memory-mb","resourceType":"COUNTABLE","units":"Mi","value":%[1]d},`+
 		`{"maximumAllocation":9223372036854775807,"minimumAllocation":0,"name":"vcores","resourceType":"COUNTABLE","units":"","value":%[2]d}]}}`, mib, cores)
 }
 
-// yarnUsed is what so many applications hold.
+// yarnUsed returns the resources of so many applications.
 func yarnUsed(applications int) string { return yarnAmount(1024*applications, applications) }
 
 func yarnCapacities(applications int) string {
@@ -93,7 +93,7 @@ const (
 		`"autoQueueLeafTemplateProperties":{}`
 )
 
-// yarnLeaf is a queue without others below it, with so many applications in it.
+// yarnLeaf returns a leaf queue with so many applications in it.
 func yarnLeaf(path, name string, applications int) string {
 	none, share := yarnAmount(0, 0), yarnAmount(20480, 20)
 	masters := fmt.Sprintf(`,"amUsed":%s,"amLimit":%s,"userAmLimit":%s`, none, share, none)
@@ -110,7 +110,7 @@ func yarnParent(path, name string, applications int, leaves []string) string {
 		`,"orderingPolicyInfo":"utilization","queueType":"parent","autoCreationEligibility":"flexible"}`
 }
 
-// yarnCommon are the fields that every queue has whose applications have masters.
+// yarnCommon returns the fields of every queue whose applications have masters.
 func yarnCommon(applications int, masters string) string {
 	return fmt.Sprintf(yarnBoth, yarnUsed(applications), yarnCapacities(applications), yarnAmount(0, 0), masters, yarnAmount(20480, 20), applications,
 		yarnAmount(clusterMiB, clusterCores), yarnAmount(8192, 4), yarnNames)

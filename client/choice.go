@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// hangsFor is how long a coordinator that was found to hang is the last to be tried. It would
-	// cost each try the time that it takes to find that out again.
+	// hangsFor is how long a coordinator is tried last after it was found to hang. Each try of it
+	// costs the time to detect that again.
 	hangsFor = 5 * time.Second
-	// returnAfter is how long calls stay away from the leader after it has failed, if no other
-	// leader is named. Coordinators that stand by pass calls on to it, which costs a hop.
+	// returnAfter is how long calls avoid a failed leader if no other leader is named. Standby
+	// coordinators forward calls to it, at the cost of a hop.
 	returnAfter = 15 * time.Second
 )
 
 // errNoneKnown fails a call while no coordinator is known.
 var errNoneKnown = errors.New("no coordinator is known yet")
 
-// choice is which of the coordinators calls go to: the leader if it is known and answers, else any
-// that does. It stays with that one until it fails or another one is named leader.
+// choice chooses the coordinator for calls: the leader if it is known and answers, else any that
+// answers. It keeps that coordinator until it fails or another one is named leader.
 type choice struct {
 	finder discovery.Finder
 
 	mu       sync.Mutex
 	current  string             // guarded by mu; empty: to be chosen
-	leader   string             // guarded by mu; as the finder last named it
+	leader   string             // guarded by mu; as last named by the finder
 	count    uint64             // guarded by mu; counts failures
-	failures map[string]failure // guarded by mu; of those that have failed
+	failures map[string]failure // guarded by mu; of failed coordinators, by URL
 }
 
-// failure is what is known of a coordinator that has failed.
+// failure describes the last failure of a coordinator.
 type failure struct {
-	count uint64    // the later, the later it is tried again
-	at    time.Time // when
-	hangs time.Time // until when it is believed to hang
+	count uint64    // a coordinator with a larger count is tried later
+	at    time.Time // time of the failure
+	hangs time.Time // it is assumed to hang until then
 }
 
 func newChoice(finder discovery.Finder) *choice {
@@ -79,8 +79,9 @@ func (c *choice) choose(now time.Time) (string, error) {
 	return c.current, nil
 }
 
-// nextLocked returns the one that failed longest ago, or never: the leader before others, and of
-// others any, so that not all clients meet at the same. Those that hang come last.
+// nextLocked returns the coordinator that never failed or failed longest ago: the leader before
+// others, and a random one of several equal ones, so that not all clients use the same. Hanging
+// coordinators come last.
 func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string {
 	best, chance := known[0], 1
 	for _, candidate := range known[1:] {
@@ -96,7 +97,7 @@ func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string
 	return best.URL
 }
 
-// compareLocked is -1 if a is to be tried before b.
+// compareLocked returns -1 if a is tried before b.
 func (c *choice) compareLocked(now time.Time, a, b discovery.Coordinator) int {
 	ofA, ofB := c.failures[a.URL], c.failures[b.URL]
 	before := func(first bool) int {
@@ -116,7 +117,7 @@ func (c *choice) compareLocked(now time.Time, a, b discovery.Coordinator) int {
 	return 0
 }
 
-// failed takes note that a coordinator did not answer, or that it hangs.
+// failed records that a coordinator did not answer, or that it hangs.
 func (c *choice) failed(now time.Time, url string, hangs bool) {
 	if url == "" {
 		return
@@ -138,7 +139,7 @@ func (c *choice) failedLocked(now time.Time, url string, hangs bool) {
 	}
 }
 
-// failCurrent makes the next attempt go elsewhere.
+// failCurrent sends the next attempt to another coordinator.
 func (c *choice) failCurrent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +148,7 @@ func (c *choice) failCurrent() {
 	}
 }
 
-// nameOf says how coordinators are found, for messages.
+// nameOf describes how coordinators are found, for messages.
 func nameOf(finder discovery.Finder) string {
 	if named, ok := finder.(fmt.Stringer); ok {
 		return named.String()

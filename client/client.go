@@ -16,8 +16,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Client calls one server, an agent or a coordinator, or whichever of several coordinators
-// answers.
+// Client calls one server (an agent or a coordinator) or one of several coordinators.
 type Client struct {
 	target      string
 	transport   *http.Transport
@@ -33,10 +32,10 @@ type Client struct {
 	engines     bursarv1connect.EngineServiceClient
 }
 
-// New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or
-// "http(s)://host:port" an address. With TLS, or with a token and another machine's address,
-// "host:port" means https. It does not connect yet. The error is a *TargetError, also if there is
-// a file or a folder at the path.
+// New makes a client of one server: a path or "unix:PATH" is a Unix socket, "host:port" or
+// "http(s)://host:port" an address. With TLS, or with a token and a remote address, "host:port"
+// means https. New does not connect yet. Its error is a *TargetError, also if there is a file or a
+// folder at the path.
 func New(server string, opts ...Option) (*Client, error) {
 	s := newSettings(opts)
 	t, err := parseTarget(server, s.tls != nil || s.credentials != nil)
@@ -55,8 +54,8 @@ func New(server string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// NewCluster makes a client of several coordinators: each call goes to one of those that the
-// finder knows at that moment. It does not connect yet. The owner of the finder keeps it running.
+// NewCluster makes a client of several coordinators: each call goes to one of those that the finder
+// knows at that time. NewCluster does not connect yet. The caller keeps the finder running.
 func NewCluster(finder Finder, opts ...Option) *Client {
 	s := newSettings(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
@@ -66,8 +65,8 @@ func NewCluster(finder Finder, opts ...Option) *Client {
 	return c
 }
 
-// noRedirects takes a redirect for the answer. No server of ours redirects, and one that does
-// would get what was meant for our server.
+// noRedirects returns a redirect as the answer. Our servers never redirect; to follow the redirect
+// of a foreign server would send the call to a third one.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // build makes the generated clients.
@@ -82,9 +81,9 @@ func (c *Client) build() {
 	c.engines = bursarv1connect.NewEngineServiceClient(c.send, c.baseURL, calls)
 }
 
-// With returns a client of the same servers, over the same connections, whose calls work as other
-// options say. WithTLS and the other options about connections change nothing. It lives as long as
-// c: it needs no Close of its own.
+// With returns a client of the same servers, over the same connections, with further options.
+// WithTLS and the other options of connections have no effect. The client is valid as long as c and
+// needs no Close.
 func (c *Client) With(opts ...Option) *Client {
 	other := *c
 	for _, opt := range opts {
@@ -94,13 +93,13 @@ func (c *Client) With(opts ...Option) *Client {
 	return &other
 }
 
-// newTransport makes connections to the target alone, and to nothing that the environment names as
-// a proxy: a proxy in front of a socket or of the loopback is a mistake.
+// newTransport connects only to the target and ignores the proxies in the environment: a proxy in
+// front of a socket or of the loopback is a mistake.
 func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	dialer := net.Dialer{
 		Timeout: 5 * time.Second,
-		// A call may wait for minutes without a byte; if the peer's machine is gone, that is
-		// noticed after 30 s.
+		// A call may wait for minutes without a byte. If the peer's machine is gone, the
+		// keep-alives detect that after 30 s.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	transport := &http.Transport{
@@ -111,7 +110,7 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 
 		MaxResponseHeaderBytes: readlimit.Headers,
 		ForceAttemptHTTP2:      true, // over TLS
-		// As the keep-alives do for the machine: if the other end of a connection is stuck, the
+		// These pings detect a peer that is stuck, as the keep-alives detect a lost machine. The
 		// connection ends after 20 s.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second, MaxReceiveBufferPerStream: readlimit.Unread},
 	}
@@ -136,7 +135,7 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 		own = own.Require(identity.Coordinator.Organization())
 	}
 	if own != nil {
-		own.Use(transport) // dials as above, what comes now is for plain http
+		own.Use(transport) // dials as above; the rest is for plain http
 	}
 	if plainHTTP {
 		transport.DialContext = discovery.DialKnown(transport.DialContext)
@@ -144,23 +143,23 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	return transport
 }
 
-// Target names the server, as New was given it, or says how the coordinators are found.
+// Target returns the server as given to New, or describes how the coordinators are found.
 func (c *Client) Target() string { return c.target }
 
-// Elsewhere makes the next call go to another coordinator than the last one, if several are known:
-// what the last one answered cannot be used.
+// Elsewhere sends the next call to another coordinator than the last one, if several are known. It
+// is for answers that the caller cannot use.
 func (c *Client) Elsewhere() {
 	if c.router != nil {
 		c.router.choice.failCurrent()
 	}
 }
 
-// CloseIdle ends the connections that no call uses. Later calls make new ones. A program that calls
-// seldom, next to a call that waits, costs its server less this way.
+// CloseIdle ends idle connections; later calls make new ones. A program that calls seldom, next to
+// a call that waits, costs its server less this way.
 func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
 
-// Close ends idle connections. Calls that are under way go on, but nothing finds out any more
-// whether their coordinator hangs.
+// Close ends idle connections. Calls in progress continue, but hanging coordinators are not
+// detected any more.
 func (c *Client) Close() {
 	if c.router != nil {
 		c.router.liveness.close()
@@ -169,8 +168,8 @@ func (c *Client) Close() {
 }
 
 // Allocations returns the client of AllocationService. Its Allocate adds a request id if there is
-// none, so that retries are one allocation. If such a call fails and is Undecided, it is canceled,
-// because nobody else could do so. That takes at most 3 s.
+// none, so that retries make one allocation. If such a call fails and is Undecided, the client
+// cancels it within 3 s, because nobody else can.
 func (c *Client) Allocations() bursarv1connect.AllocationServiceClient { return c.allocations }
 
 // Hosts returns the client of HostService. An agent does not serve it.
@@ -185,9 +184,9 @@ func (c *Client) Queues() bursarv1connect.QueueServiceClient { return c.queues }
 // Cluster returns the client of ClusterService. An agent does not serve it.
 func (c *Client) Cluster() bursarv1connect.ClusterServiceClient { return c.cluster }
 
-// Engines returns the client of EngineService. An agent serves Launch, Wait and Signal, on its Unix
-// socket; a coordinator serves all but Launch. Launch may be repeated, and is repeated if nobody
-// answers: a program that runs already is returned. It answers when the program runs; an agent
-// gives that half a minute. Signal is not repeated once an attempt was sent and its connection
+// Engines returns the client of EngineService. An agent serves Launch, Wait and Signal on its Unix
+// socket; a coordinator serves all except Launch. Launch is repeated if nobody answers; if the
+// program already runs, Launch returns it. Launch answers when the program runs; an agent waits
+// half a minute for that. Signal is not repeated after an attempt was sent and its connection
 // broke.
 func (c *Client) Engines() bursarv1connect.EngineServiceClient { return c.engines }

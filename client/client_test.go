@@ -341,7 +341,8 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A new leader may not hold what came after the last revision: the watch goes on, and says so.
+// A new leader may lack the changes after the last revision: the watch continues, and reports a
+// gap.
 func TestWatchGoesOnBehindAGap(t *testing.T) {
 	fake := &fakeAllocations{}
 	fake.watch = func(

@@ -12,45 +12,45 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// noneKnown is how many times as long as for an absent server a call waits for a finder that knows
-// no coordinator yet, such as one that asks a slow Consul.
+// noneKnown multiplies RetryPolicy.Absent for a call whose finder knows no coordinator yet, such as
+// one that asks a slow Consul.
 const noneKnown = 3
 
-// untilDeadline is the patience of a call that its deadline alone ends.
+// untilDeadline is the patience of a call that only its deadline ends.
 const untilDeadline time.Duration = 0
 
-// delays are those between the attempts of one call, by a RetryPolicy, as long as the next attempt
-// begins before the call's end.
+// delays yields the delays between the attempts of one call by a RetryPolicy, as long as the next
+// attempt begins before the end of the call.
 type delays struct {
 	backoff.BackOff
 
 	ctx    context.Context //nolint:containedctx // lives as long as one call
 	policy RetryPolicy
-	// waited bounds attempts that the server asked for: none begins later. Zero: the end is the
-	// only bound. The wait of a request ends then.
+	// waited bounds attempts that the server asked for: none begins later. Zero: only end bounds
+	// them. The wait of a request ends at this time.
 	waited time.Time
-	// timeout is the call's without its wait, if ctx has no deadline. A refusal is an answer, and
-	// the timeout begins again after it.
+	// timeout is the timeout of the call without its wait, if ctx has no deadline. A refusal is an
+	// answer and restarts the timeout.
 	timeout time.Duration
-	end     time.Time     // when that is over; zero: ctx alone ends the call
+	end     time.Time     // end of the timeout; zero: only ctx ends the call
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
-	again   time.Duration // after which the server asked for the next attempt; 0: it did not
-	refused bool          // the server has too much to do, and said when to come again
-	present bool          // an attempt has failed in a way that may end by itself
-	began   time.Time     // when the call has begun
-	reached *atomic.Bool  // an attempt, of this call or an earlier one, has got a connection
-	// last is the last failure, for who is told of it meanwhile; nil: no attempt has failed yet.
+	again   time.Duration // delay that the server asked for; 0: none
+	refused bool          // the server is overloaded and said when to try again
+	present bool          // an attempt failed in a way that may end by itself
+	began   time.Time     // start of the call
+	reached *atomic.Bool  // an attempt of this call or an earlier one got a connection
+	// last is the last failure, for notify; nil: no attempt has failed yet.
 	last atomic.Pointer[failedAttempt]
 }
 
-// failedAttempt is how an attempt has failed. busy: the server has said when to come again.
+// failedAttempt is the failure of an attempt. busy: the server said when to try again.
 type failedAttempt struct {
 	err  error
 	busy bool
 }
 
-// newDelays are those of a call that asks the server to wait for so long. To be refused for as
-// long is to have waited.
+// newDelays returns the delays of a call that asks the server to wait for so long. The time in
+// which the server refuses the call counts as waiting.
 func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *delays {
 	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
 	d := &delays{ctx: ctx, policy: policy, began: time.Now(), reached: new(atomic.Bool), BackOff: backoff.NewExponentialBackOff(
@@ -69,7 +69,7 @@ func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *del
 	return d
 }
 
-// attemptContext is the context of one attempt.
+// attemptContext returns the context of one attempt.
 func (d *delays) attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.end.IsZero() {
 		return ctx, func() {}
@@ -82,7 +82,7 @@ func (d *delays) isOver() bool {
 	return d.ctx.Err() != nil || !d.end.IsZero() && !time.Now().Before(d.end)
 }
 
-// attemptFailed takes notice of how an attempt has failed.
+// attemptFailed records the failure of an attempt.
 func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
 	d.present = d.present || !looksWrong(err)
@@ -100,8 +100,8 @@ func (d *delays) attemptFailed(err error) {
 	}
 }
 
-// notify calls f if the call has no answer after so long. Nil calls nothing. The function that it
-// returns ends that, and waits until f has returned.
+// notify calls f if the call has no answer after this time. A nil f is not called. The returned
+// function cancels the notice and waits until f has returned.
 func (d *delays) notify(after time.Duration, f func(last error)) (stop func()) {
 	if f == nil {
 		return func() {}
@@ -140,7 +140,7 @@ func (d *delays) isLate(next time.Time) bool {
 	return next.Sub(d.silent) > d.policy.Patience
 }
 
-// Reset begins again.
+// Reset restarts the delays.
 func (d *delays) Reset() {
 	d.BackOff.Reset()
 	d.silent = time.Time{}
@@ -148,7 +148,7 @@ func (d *delays) Reset() {
 
 // NextBackOff returns the next delay, or backoff.Stop.
 func (d *delays) NextBackOff() time.Duration {
-	// so that those who were told the same do not come at the same time
+	// random, so that clients with the same answer do not retry at the same time
 	delay := d.BackOff.NextBackOff() + d.again
 	now := time.Now()
 	next := now.Add(delay)

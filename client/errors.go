@@ -16,21 +16,21 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Insufficient returns what was short, if a request was refused for lack of resources. A
-// RESOURCE_EXHAUSTED without it means that the server was too busy to look at the request.
+// Insufficient returns the missing resources if a request was refused for lack of resources.
+// RESOURCE_EXHAUSTED without them means that the server was too busy to handle the request.
 func Insufficient(err error) (*bursarv1.InsufficientResources, bool) {
 	return detail[*bursarv1.InsufficientResources](err)
 }
 
-// Never reports whether a request was refused for lack of resources that it can never get: it is
-// larger than a quota's limit, the host that it names, or a queue's maximum. It is false if the
-// server is too old to say so.
+// Never reports whether a request was refused because it can never be granted: it is larger than a
+// quota's limit, the host that it names, or a queue's maximum. It is false if the server is too old
+// to report that.
 func Never(err error) bool {
 	short, _ := Insufficient(err)
 	return short.GetVerdict() == bursarv1.InsufficientResources_VERDICT_NEVER
 }
 
-// InvalidField returns the field that was wrong, if the server found it by its own rules.
+// InvalidField returns the invalid field, if the server's own rules found it.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	return detail[*bursarv1.InvalidField](err)
 }
@@ -39,35 +39,35 @@ func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 // or was not ready in time.
 func NotStarted(err error) (*bursarv1.Allocation, bool) { return detail[*bursarv1.Allocation](err) }
 
-// Violations returns the fields that were wrong, if the contract's rules found them.
+// Violations returns the invalid fields, if the contract's rules found them.
 func Violations(err error) []*validate.Violation {
 	found, _ := detail[*validate.Violations](err)
 	return found.GetViolations()
 }
 
-// NotFound reports that there is no such allocation, host or rule.
+// NotFound reports whether the allocation, host or rule does not exist.
 func NotFound(err error) bool { return is(err, connect.CodeNotFound) }
 
-// Precondition reports that the thing's state does not allow the call, such as a Confirm of a
-// reservation that has expired.
+// Precondition reports whether the current state does not allow the call, such as a Confirm of an
+// expired reservation.
 func Precondition(err error) bool { return is(err, connect.CodeFailedPrecondition) }
 
-// Invalid reports that the request is wrong in itself and will never be taken.
+// Invalid reports whether the request itself is invalid and can never succeed.
 func Invalid(err error) bool { return is(err, connect.CodeInvalidArgument) }
 
-// Denied reports that the caller may not do this.
+// Denied reports whether the caller is not authenticated or lacks permission.
 func Denied(err error) bool {
 	return is(err, connect.CodePermissionDenied) || is(err, connect.CodeUnauthenticated)
 }
 
-// Unavailable reports that nobody answered in time.
+// Unavailable reports whether nobody answered in time.
 func Unavailable(err error) bool {
 	return is(err, connect.CodeUnavailable) || is(err, connect.CodeDeadlineExceeded)
 }
 
-// Undecided reports that a call may have had its effect although it failed: an attempt of it,
-// which need not be the last one, was sent and not answered, or the answer does not say. An
-// Allocate that failed otherwise holds nothing and does not wait.
+// Undecided reports whether a failed call may have had its effect: one of its attempts, not
+// necessarily the last, was sent and not answered, or the answer does not show it. An Allocate that
+// failed otherwise holds nothing and does not wait.
 func Undecided(err error) bool {
 	if err == nil {
 		return false
@@ -86,9 +86,9 @@ func Undecided(err error) bool {
 	}
 }
 
-// looksWrong reports whether an attempt has failed for a reason that does not end by itself: nobody
-// knows the name, the folder of the socket is not there, or the server is not one to trust. An
-// address that refuses connections is right, as far as anybody can tell: its server may restart.
+// looksWrong reports whether an attempt failed for a lasting reason: the name does not resolve, the
+// folder of the socket is missing, or the server is not trusted. An address that refuses
+// connections counts as right: its server may be restarting.
 func looksWrong(err error) bool {
 	if connect.IsWireError(err) {
 		return false
@@ -101,8 +101,12 @@ func looksWrong(err error) bool {
 	return untrusted || foreign || hasNoFolder(err)
 }
 
-// isUnconnected reports whether an attempt has got no connection: nobody listens, no network leads
-// to the address, nobody knows its name, or no address is known yet.
+// Unconnected reports whether a call got no connection, so that nothing of it was sent: nobody
+// listens, no network leads to the address, its name does not resolve, or no address is known yet.
+func Unconnected(err error) bool { return err != nil && isUnconnected(err) }
+
+// isUnconnected reports whether an attempt got no connection: nobody listens, no network leads to
+// the address, its name does not resolve, or no address is known yet.
 func isUnconnected(err error) bool {
 	if connect.IsWireError(err) {
 		return false
@@ -115,8 +119,8 @@ func isUnconnected(err error) bool {
 	return unnamed || ok && call.Op == "dial"
 }
 
-// hasNoFolder reports whether nobody listens at a Unix socket, and even its folder is missing. An
-// agent that restarts leaves the folder.
+// hasNoFolder reports whether nobody listens at a Unix socket and its folder is missing. An agent
+// that restarts keeps the folder.
 func hasNoFolder(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	if !ok || dial.Addr == nil || dial.Addr.Network() != "unix" || !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +137,7 @@ func (e *undecidedError) Unwrap() error { return e.error }
 
 func is(err error, code connect.Code) bool { return err != nil && connect.CodeOf(err) == code }
 
-// detail returns the first detail of that type.
+// detail returns the first detail of this type.
 func detail[M proto.Message](err error) (found M, ok bool) {
 	var connectErr *connect.Error
 	if !errors.As(err, &connectErr) {

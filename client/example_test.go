@@ -37,7 +37,7 @@ func size(memoryBytes, cpuMillis int64) *bursarv1.Resource {
 	return &bursarv1.Resource{MemoryBytes: &memoryBytes, CpuMillis: &cpuMillis}
 }
 
-// A launcher asks its agent, starts the engine itself, says so, and gives everything back.
+// A launcher asks its agent, starts the engine itself, confirms it, and releases everything.
 func Example() {
 	socket, stop := exampleAgent(&fakeAllocations{})
 	defer stop()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// calls counts what a fake server was asked.
+// calls counts the calls of a fake server.
 type calls struct {
 	mu  sync.Mutex
 	log []string
@@ -44,7 +44,7 @@ func (c *calls) all() []string {
 	return append([]string(nil), c.log...)
 }
 
-// fakeAllocations answers as its functions say; the zero value grants everything.
+// fakeAllocations answers with its functions; the zero value grants every request.
 type fakeAllocations struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ListAllocations yields page after page of the allocations that the request asks for, until the
-// last one or the first error.
+// ListAllocations yields the pages of the requested allocations, until the last one or the first
+// error.
 func (c *Client) ListAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceListRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceListResponse, error] {
@@ -20,8 +20,7 @@ func (c *Client) ListAllocations(
 	})
 }
 
-// ListHosts yields page after page of the hosts that the request asks for, until the last one or
-// the first error.
+// ListHosts yields the pages of the requested hosts, until the last one or the first error.
 func (c *Client) ListHosts(
 	ctx context.Context, req *bursarv1.HostServiceListRequest,
 ) iter.Seq2[*bursarv1.HostServiceListResponse, error] {
@@ -31,8 +30,8 @@ func (c *Client) ListHosts(
 	})
 }
 
-// ListQuotas yields page after page of the quotas, until the last one or the first error. All
-// rules come before the first account.
+// ListQuotas yields the pages of the quotas, until the last one or the first error. All rules come
+// before the first account.
 func (c *Client) ListQuotas(
 	ctx context.Context, req *bursarv1.QuotaServiceListRequest,
 ) iter.Seq2[*bursarv1.QuotaServiceListResponse, error] {
@@ -42,8 +41,7 @@ func (c *Client) ListQuotas(
 	})
 }
 
-// ListQueues yields page after page of the queues that the request asks for, until the last one or
-// the first error.
+// ListQueues yields the pages of the requested queues, until the last one or the first error.
 func (c *Client) ListQueues(
 	ctx context.Context, req *bursarv1.QueueServiceListRequest,
 ) iter.Seq2[*bursarv1.QueueServiceListResponse, error] {
@@ -53,7 +51,7 @@ func (c *Client) ListQueues(
 	})
 }
 
-// pages asks for one page after the other with a copy of the request.
+// pages requests one page after the other with a copy of the request.
 func pages[Q any, R any, QP interface {
 	*Q
 	proto.Message

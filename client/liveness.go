@@ -9,44 +9,41 @@ import (
 )
 
 const (
-	// quietFor is how long a coordinator may say nothing to anybody who waits for it before it is
-	// asked whether it lives. Together with probeTimeout it is what a coordinator that hangs
-	// costs: shorter finds that out sooner and asks more often. A thousand clients that wait ask
-	// 600 times a second.
+	// quietFor is how long a coordinator may be silent while a call waits for it before it is
+	// probed. Together with probeTimeout it is the cost of a hanging coordinator: a shorter time
+	// detects it sooner and probes more often. A thousand waiting clients probe 600 times a second.
 	quietFor = 1500 * time.Millisecond
-	// probeTimeout is how long it may take to say so. A shorter one would give up a coordinator
-	// that is only slow.
+	// probeTimeout bounds a probe. A shorter one would give up a coordinator that is only slow.
 	probeTimeout = 1500 * time.Millisecond
 )
 
-// errHangs ends attempts at a coordinator that takes connections, or lets them time out, and
-// answers nothing: its process was stopped, its machine is gone or cut off.
+// errHangs ends attempts at a coordinator that accepts connections, or lets them time out, and does
+// not answer: its process is stopped, or its machine is down or cut off.
 var errHangs = errors.New("it does not answer")
 
-// liveness finds out which coordinators hang. A call may rightly wait for minutes, so its duration
-// says nothing. While a call waits and nothing is heard, the coordinator is asked for something
-// that costs it nothing.
+// liveness detects hanging coordinators. A call may wait for minutes, so its duration does not show
+// that. While a call waits and nothing arrives, the coordinator gets a cheap request.
 type liveness struct {
-	// probe asks a coordinator for a sign of life; any answer is one.
+	// probe requests a sign of life from a coordinator; any answer counts.
 	probe func(ctx context.Context, url string) error
-	// hangs is called with the URL of one that gave none.
+	// hangs is called with the URL of a coordinator that did not answer a probe.
 	hangs func(url string)
 
 	closed    context.Context //nolint:containedctx // lives as long as the client
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	mu        sync.Mutex
-	byAddress map[string]*coordinatorLiveness // guarded by mu; those that somebody waits for
+	byAddress map[string]*coordinatorLiveness // guarded by mu; coordinators that a call waits for
 }
 
-// coordinatorLiveness is what was heard of one coordinator. Its fields are guarded by liveness.mu.
+// coordinatorLiveness is the state of one coordinator. Its fields are guarded by liveness.mu.
 type coordinatorLiveness struct {
 	attempts map[*attempt]struct{}
-	// silent: an attempt has ended by its own deadline without an answer. It still has to be found
-	// out whether that deadline was too short or nobody answers there. Otherwise calls with short
-	// deadlines would never go elsewhere.
+	// silent: an attempt reached its own deadline without an answer. A probe must show whether that
+	// deadline was too short or nobody answers. Otherwise calls with short deadlines would never go
+	// to another coordinator.
 	silent    bool
-	lastHeard time.Time // the last sign of life, or when somebody began to wait for one
+	lastHeard time.Time // the last sign of life, or when a call began to wait for one
 }
 
 // attempt is one call at one coordinator.
@@ -64,8 +61,7 @@ func newLiveness(probe func(context.Context, string) error, hangs func(url strin
 	return l
 }
 
-// begin watches over an attempt until its end. The attempt is canceled with errHangs if its
-// coordinator hangs.
+// begin watches an attempt until its end, and cancels it with errHangs if its coordinator hangs.
 func (l *liveness) begin(url string, cancel context.CancelCauseFunc) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +79,7 @@ func (l *liveness) begin(url string, cancel context.CancelCauseFunc) *attempt {
 	return a
 }
 
-// markAlive takes note of a sign of life.
+// markAlive records a sign of life.
 func (a *attempt) markAlive() {
 	a.liveness.mu.Lock()
 	defer a.liveness.mu.Unlock()
@@ -91,7 +87,7 @@ func (a *attempt) markAlive() {
 	a.coordinator.lastHeard, a.coordinator.silent = time.Now(), false
 }
 
-// end is the end of the attempt; further ones do nothing.
+// end ends the attempt; further calls do nothing.
 func (a *attempt) end() {
 	a.liveness.mu.Lock()
 	a.endLocked()
@@ -108,14 +104,14 @@ func (a *attempt) endLocked() {
 	delete(a.coordinator.attempts, a)
 }
 
-// armLocked has the coordinator looked at later.
+// armLocked schedules a check of the coordinator.
 func (l *liveness) armLocked(url string, c *coordinatorLiveness, after time.Duration) {
-	// clients do not ask in step
+	// random, so that clients do not probe at the same time
 	after = time.Duration(float64(after) * (0.9 + 0.2*rand.Float64()))
 	time.AfterFunc(after, func() { l.check(url, c) })
 }
 
-// check asks a coordinator for a sign of life if an attempt lacks one, and does so again later.
+// check probes a coordinator if an attempt lacks a sign of life, and schedules the next check.
 func (l *liveness) check(url string, c *coordinatorLiveness) {
 	l.mu.Lock()
 	quiet := time.Since(c.lastHeard)
@@ -159,7 +155,7 @@ func (l *liveness) check(url string, c *coordinatorLiveness) {
 	}
 }
 
-// close ends the watching and waits for it.
+// close ends the checks and waits for the running ones.
 func (l *liveness) close() {
 	l.mu.Lock()
 	l.stop()

@@ -52,7 +52,7 @@ func watchOver(t *testing.T, p *patient, f func(l *liveness)) {
 	})
 }
 
-// attemptAt begins an attempt and returns what ends it.
+// attemptAt begins an attempt and returns its context.
 func attemptAt(l *liveness) (*attempt, context.Context) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return l.begin("u", cancel), ctx

@@ -11,24 +11,23 @@ type (
 	// Finder tells a Client the addresses of several coordinators. Static makes one from a list,
 	// and the package client/consul one that asks Consul.
 	Finder = discovery.Finder
-	// Coordinator is one that a Finder knows.
+	// Coordinator is a coordinator that a Finder knows.
 	Coordinator = discovery.Coordinator
-	// Actor is on whose behalf a call is made, by a caller who may act for others.
+	// Actor is the user on whose behalf a call is made, by a caller that may act for others.
 	Actor = identity.Actor
-	// TLS says whom a client trusts and what it shows, as files; its method Open makes
-	// Credentials.
+	// TLS names the files with the trusted authorities and the client's certificate; its method
+	// Open makes Credentials.
 	TLS = credential.ClientTLS
 	// CredentialOptions are options of TLS.Open.
 	CredentialOptions = credential.Options
-	// Credentials are whom a client trusts and its own certificate, read again when the files
-	// change.
+	// Credentials are the trusted authorities and the client's certificate, read again when the
+	// files change.
 	Credentials = credential.Client
 	// Pin is the cluster that a process belongs to; NewPin makes one.
 	Pin = clusterid.Pin
 	// ClusterError refuses a coordinator of another cluster.
 	ClusterError = clusterid.Error
-	// TrustError is in a call's error if one of the two ends does not trust the other. It says
-	// what to do.
+	// TrustError is in a call's error if one end does not trust the other. It includes advice.
 	TrustError = credential.TrustError
 )
 

@@ -40,3 +40,22 @@ func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
 		}
 	})
 }
+
+// A watch of an address that never answered ends soon. A server that has answered may be
+// restarting.
+func TestWatchOfAnAddressWhereNobodyIsEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, reached := range []bool{false, true} {
+			began := time.Now()
+			s := newSettings([]Option{WithRetries(RetryPolicy{Patience: time.Second, Absent: time.Second, Present: time.Hour})})
+			s.reached.Store(reached)
+			for range follow(t.Context(), s, 7, func(uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
+				return nil, errRefused
+			}) {
+			}
+			if took := time.Since(began); reached != (took > time.Minute) || took > 2*time.Hour {
+				t.Errorf("reached before: %t: ended after %s", reached, took)
+			}
+		}
+	})
+}

@@ -14,9 +14,9 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// NewRequestID mints a request id: the time in milliseconds, 48 bits, then 80 random bits, as 26
-// characters of 0-9 and a-v. Later ids come after earlier ones in the order of text. So a store
-// writes them next to each other in its index; ids without an order cost it a page each (ADR 56).
+// NewRequestID makes a request id: the time in milliseconds (48 bits), then 80 random bits, as 26
+// characters of 0-9 and a-v. Later ids sort after earlier ones as text, so a store writes them next
+// to each other in its index; unordered ids cost it a page each (ADR 56).
 func NewRequestID() string {
 	var milliseconds [8]byte
 	binary.BigEndian.PutUint64(milliseconds[:], uint64(time.Now().UnixMilli()))
@@ -31,7 +31,8 @@ type allocations struct {
 	bursarv1connect.AllocationServiceClient
 }
 
-// Allocate does not change the caller's message: a message that is used again is another request.
+// Allocate does not change the caller's message: if the caller sends it again, that is another
+// request.
 func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	if req.GetRequestId() != "" {
 		return a.AllocationServiceClient.Allocate(ctx, req)
@@ -48,11 +49,10 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 	return res, err
 }
 
-// cancelTimeout bounds the cancellation of a request that is given up.
+// cancelTimeout bounds the cancellation of an abandoned request.
 const cancelTimeout = 3 * time.Second
 
-// cancelUndecided cancels a request that may wait or may have been granted, whatever became of
-// ctx.
+// cancelUndecided cancels a request that may wait or may have been granted, even if ctx is over.
 func (a allocations) cancelUndecided(ctx context.Context, requestID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// callInterceptor is the interceptor of every call: it says who asks, gives it a deadline and
-// repeats it.
+// callInterceptor is the interceptor of every call: it sets the caller and a deadline, and repeats
+// the call.
 type callInterceptor struct {
 	settings settings
 	router   *router // nil: one server
@@ -35,7 +35,7 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		policy, wait := c.settings.retries, convert.Wait(req.Any())
 		_, bounded := ctx.Deadline()
 		if (bounded || wait > 0) && policy.Patience >= 0 {
-			policy.Patience = untilDeadline // a caller who says how long it may take means it
+			policy.Patience = untilDeadline // the caller's own limit applies
 		}
 		if wait > 0 {
 			policy.Absent = 0 // it waits anyway
@@ -62,7 +62,7 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			c.router.attemptEnded(at, err)
 			if req.Spec().Procedure == bursarv1connect.EngineServiceSignalProcedure && Undecided(err) && !connect.IsWireError(err) {
-				err = backoff.Permanent(err) // the signal may have been sent: a second one could do something else
+				err = backoff.Permanent(err) // the signal may have been sent: a second one could have another effect
 			}
 			return res, err
 		}
@@ -103,8 +103,8 @@ func (c *callInterceptor) setIdentity(header http.Header) error {
 	return nil
 }
 
-// WrapStreamingClient says who asks, and checks how the stream ends. WatchAllocations and
-// WatchCluster resume streams: they know the revision to go on from.
+// WrapStreamingClient sets the caller, and checks how the stream ends. WatchAllocations and
+// WatchCluster resume streams: they know the last revision.
 func (c *callInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		ctx, at := c.router.newDestination(ctx)
@@ -119,9 +119,9 @@ func (c *callInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc
 	return next
 }
 
-// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for
-// another attempt. Then it returns the last attempt's error, which says more than that time is
-// over.
+// repeat makes the call until it is answered, its error is permanent, or no time is left for
+// another attempt. Without time it returns the error of the last attempt, which is more useful than
+// an expired deadline.
 func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
 	open := false
@@ -135,7 +135,7 @@ func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func()
 		case !retriable(err):
 			return nil, backoff.Permanent(err)
 		case time.Since(began) > policy.Longest:
-			delays.Reset() // it was connected and waited: what failed now is new
+			delays.Reset() // it was connected and waited: this is a new failure
 		}
 		last = err
 		delays.attemptFailed(err)
@@ -155,14 +155,14 @@ func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func()
 	return nil, err
 }
 
-// retriable reports whether another attempt may be answered.
+// retriable reports whether another attempt may succeed.
 func retriable(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
 		return true
 	case connect.CodeResourceExhausted:
-		// The server's queue is full. With the detail it is the answer to the request itself; not
-		// from the wire it is about the size of a message.
+		// The server's queue is full. With the detail it is the answer to the request itself; an
+		// error of the client is about the size of a message.
 		_, insufficient := Insufficient(err)
 		return !insufficient && connect.IsWireError(err)
 	default:
@@ -170,10 +170,10 @@ func retriable(err error) bool {
 	}
 }
 
-// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke under the call or
-// was not made in time, and advice if it broke for lack of trust. The library reports that as
-// CANCELED, DEADLINE_EXCEEDED, UNKNOWN or INTERNAL, depending on when in the call it was noticed,
-// as if the client had gone away and not the server.
+// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke during the call
+// or was not made in time, and adds advice if it broke for lack of trust. The library reports that
+// as CANCELED, DEADLINE_EXCEEDED, UNKNOWN or INTERNAL, depending on the moment in the call, as if
+// the client had gone away and not the server.
 func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err
@@ -185,7 +185,7 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 	if advised := credential.Describe(call.Unwrap()); advised != call.Unwrap() { //nolint:errorlint // the same, or one around it
 		return connect.NewError(connect.CodeUnavailable, advised)
 	}
-	timeout, ok := errors.AsType[net.Error](call.Unwrap()) // ctx goes on: it is not the caller's
+	timeout, ok := errors.AsType[net.Error](call.Unwrap()) // ctx is not over: the timeout is not the caller's
 	broken := ok && timeout.Timeout() || errors.Is(err, errHangs) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	if !broken || call.Code() == connect.CodeUnavailable {

@@ -16,29 +16,30 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// errSpeaksTLS is what is wrong if a server that speaks TLS was called without it.
+// errSpeaksTLS is the error of a call without TLS to a server that uses TLS.
 var errSpeaksTLS = errors.New("the server speaks TLS here")
 
-// lostAlert is how net/http says that a connection of HTTP/2 ended before it began. A server that
-// does not like our certificate has said why by then, but that is thrown away.
+// lostAlert is the text of net/http's error for an HTTP/2 connection that ended before it was
+// established. A server that rejects the client's certificate has sent the reason by then, but
+// net/http discards it.
 const lostAlert = "http2: client conn could not be established"
 
-// alertTime is how long the server has to say so once more.
+// alertTime is the time for the server to send the reason again.
 const alertTime = 2 * time.Second
 
-// mayLackAlert reports whether the server may have said why it hung up: what is sent after that
-// resets the connection, and its last words are lost with it.
+// mayLackAlert reports whether the server may have sent a reason for closing: data that is sent
+// after that resets the connection, and the reason is lost.
 func mayLackAlert(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
 }
 
-// roundTripper makes errors of answers that servers give in words alone: that clients must use
-// TLS, or that our certificate is wrong. It keeps tokens off a network without TLS, and takes
-// no answer from a coordinator of another cluster.
+// roundTripper makes errors of answers that servers give only as text: that clients must use TLS,
+// or that the client's certificate is wrong. It sends no tokens over a network without TLS, and
+// refuses answers from coordinators of another cluster.
 type roundTripper struct {
 	*http.Transport
 
-	pin *Pin // nil: coordinators of every cluster are called
+	pin *Pin // nil: coordinators of every cluster are accepted
 }
 
 // RoundTrip makes an error of such an answer.
@@ -60,10 +61,10 @@ func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusBadRequest || req.URL.Scheme != "http" || response.Header.Get("Content-Type") != "" {
 		return response, err
 	}
-	// what could not be read cannot be read again either
+	// after an error, reading the body below fails again
 	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 	if bytes.Contains(said, []byte("HTTP request to an HTTPS server")) {
-		_ = response.Body.Close() // nothing else is in it
+		_ = response.Body.Close() // the body has nothing else
 		return nil, &credential.TrustError{Err: errSpeaksTLS, Advice: "want https://"}
 	}
 	response.Body = struct {
@@ -73,8 +74,8 @@ func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// checkCluster refuses the answer of a coordinator of another cluster than that of the pin, unless
-// that coordinator says that its store has taken the place of the pin's.
+// checkCluster refuses the answer of a coordinator of another cluster than the pin's, unless that
+// coordinator says that its store has replaced the pin's.
 func (p roundTripper) checkCluster(response *http.Response) (*http.Response, error) {
 	if p.pin == nil || p.pin.Held().In(response.Header) {
 		return response, nil
@@ -83,14 +84,14 @@ func (p roundTripper) checkCluster(response *http.Response) (*http.Response, err
 	p.pin.Replace(from, response.Header.Get(clusterid.ReplacesHeader))
 	url := response.Request.URL
 	if err := p.pin.Check(url.Scheme+"://"+url.Host, from); err != nil {
-		_ = response.Body.Close() // nothing of it counts
+		_ = response.Body.Close() // the answer is discarded
 		return nil, err
 	}
 	return response, nil
 }
 
-// findAlert connects once more, and only listens. If the server says nothing about trust, the
-// error stays.
+// findAlert connects again, and only reads. If the server says nothing about trust, the error
+// stays.
 func (p roundTripper) findAlert(req *http.Request, lost error) error {
 	if p.DialTLSContext == nil || req.URL.Scheme != "https" {
 		return lost
@@ -104,7 +105,7 @@ func (p roundTripper) findAlert(req *http.Request, lost error) error {
 	conn, err := p.DialTLSContext(ctx, "tcp", net.JoinHostPort(req.URL.Hostname(), port))
 	if err == nil {
 		defer conn.Close()
-		// every connection of TLS has deadlines
+		// every TLS connection supports deadlines
 		_ = conn.SetReadDeadline(time.Now().Add(alertTime))
 		_, err = conn.Read(make([]byte, 1))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// router sends each attempt of a call to the coordinator that is chosen for it.
+// router sends each attempt of a call to the chosen coordinator.
 type router struct {
 	choice    *choice
 	liveness  *liveness
@@ -30,13 +30,12 @@ func newRouter(finder discovery.Finder, transport roundTripper) *router {
 	r := &router{choice: newChoice(finder), transport: transport}
 	r.liveness = newLiveness(r.probe, func(url string) {
 		r.choice.failed(time.Now(), url, true)
-		transport.CloseIdleConnections() // those to it would hang the next attempt
+		transport.CloseIdleConnections() // idle ones to it would hang the next attempt
 	})
 	return r
 }
 
-// destination is the coordinator that an attempt went to. The outcome of the attempt is noted with
-// it.
+// destination is the coordinator of an attempt. The outcome of the attempt is recorded for it.
 type destination struct{ url string }
 
 type destinationKey struct{}
@@ -66,7 +65,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		err = whyEnded(ctx, err)
 		if connected(err) {
-			a.markAlive() // refused at once is an answer, too
+			a.markAlive() // a refused connection is an answer, too
 		}
 		a.end()
 		return nil, fmt.Errorf("%s: %w", base, err)
@@ -76,7 +75,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// reroute changes the server that a request goes to. It has the path of a service at the root.
+// reroute changes the server of a request, and puts the path of base before the request's path.
 func reroute(req *http.Request, base string) (*http.Request, error) {
 	to, err := url.Parse(base)
 	if err != nil {
@@ -94,7 +93,7 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// whyEnded replaces the error of an attempt that was given up.
+// whyEnded replaces the error of an abandoned attempt.
 func whyEnded(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errHangs) {
 		return errHangs
@@ -107,7 +106,7 @@ func connected(err error) bool {
 	return !errors.Is(err, errHangs) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// probe asks for a sign of life.
+// probe requests a sign of life.
 func (r *router) probe(ctx context.Context, base string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {
@@ -117,12 +116,12 @@ func (r *router) probe(ctx context.Context, base string) error {
 	if err != nil {
 		return fmt.Errorf("coordinator %s: %w", base, err)
 	}
-	// so that the connection can be used again
+	// so that the connection can be reused
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10))
 	return response.Body.Close()
 }
 
-// watchedBody is the rest of an answer; with it the attempt ends.
+// watchedBody is the body of an answer; its Close ends the attempt.
 type watchedBody struct {
 	io.ReadCloser
 
@@ -148,7 +147,7 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// newDestination gives an attempt a place to note its coordinator. r may be nil.
+// newDestination gives an attempt a place to record its coordinator. r may be nil.
 func (r *router) newDestination(ctx context.Context) (context.Context, *destination) {
 	if r == nil {
 		return ctx, nil
@@ -157,8 +156,8 @@ func (r *router) newDestination(ctx context.Context) (context.Context, *destinat
 	return context.WithValue(ctx, destinationKey{}, p), p
 }
 
-// attemptEnded decides by an attempt's error whether the next one goes elsewhere. It does if
-// nobody answered, or if the server cannot help, or does not answer as a coordinator does.
+// attemptEnded decides by an attempt's error whether the next one goes to another coordinator: if
+// nobody answered, the server is unavailable, or it does not answer like a coordinator.
 func (r *router) attemptEnded(p *destination, err error) {
 	if r == nil || err == nil {
 		return

@@ -19,87 +19,87 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// What Run tells the process about its allocation.
+// Environment variables of the process, which Run sets.
 const (
 	EnvAllocationID = "BURSAR_ALLOCATION_ID"
 	EnvMemoryBytes  = "BURSAR_MEMORY_BYTES" // entitled, in bytes
 	EnvCPUMillis    = "BURSAR_CPU_MILLIS"   // entitled, in thousandths of a core
 )
 
-// ErrNoLimit says that the agent did not set the limit that was asked for: it is of a version that
-// knows of none.
+// ErrNoLimit means that the agent did not set the requested limit: its version has no limits.
 var ErrNoLimit = errors.New("the agent of this host set no limit: want a newer agent, or a request without a limit")
 
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 10 * time.Second
 
-// Bounds of the calls that Run makes on its own account, whatever became of its context. Once the
-// process has ended, its caller wants to go on, and the agent notices the end by itself.
+// Bounds of the calls that Run makes even if its context is over. After the end of the process the
+// caller wants to continue, and the agent detects the end by itself.
 const (
 	confirmTimeout = 30 * time.Second
 	confirmEnded   = 500 * time.Millisecond // after the process has ended
 	releaseTimeout = 1500 * time.Millisecond
 )
 
-// RunOptions say what Run runs and whom it tells.
+// RunOptions configure a Run.
 type RunOptions struct {
-	// Request is what to allocate. It is never async. Without a request id it gets one.
+	// Request is the request for the allocation. Run makes it synchronous, and adds a request id if
+	// there is none.
 	Request *bursarv1.AllocateRequest
-	// Command has not been started. Its files and its SysProcAttr are the caller's; with Setpgid
-	// or Foreground in it, Run stops the whole process group. Run adds EnvAllocationID,
-	// EnvMemoryBytes and EnvCPUMillis to its environment.
+	// Command has not been started. The caller sets its files and its SysProcAttr; with Setpgid or
+	// Foreground in it, Run stops the whole process group. Run adds EnvAllocationID, EnvMemoryBytes
+	// and EnvCPUMillis to its environment.
 	Command *exec.Cmd
 	// Granted is called after the grant, before the start. May be nil.
 	Granted func(*bursarv1.Allocation)
-	// Started is called right after the start; from then on the caller may signal the process, and
-	// what it does with signals of its own is its business. May be nil.
+	// Started is called right after the start. From then on the caller may signal the process, and
+	// handles its own signals itself. May be nil.
 	Started func(*os.Process)
-	// Confirmed is called once the process was confirmed. The agent has put it into its cgroup by
-	// then, if it is to have one, so a process that waits until now sees the limits of its own. An
-	// error says that the process has not begun what it is for: Run ends it, gives all back, and
+	// Confirmed is called after the process was confirmed. By then the agent has put it into its
+	// cgroup, if it gets one, so a process that waits for this call sees its own limits. An error
+	// means that the process has not begun its work: Run ends it, releases the allocation, and
 	// returns the error in PhaseStart. May be nil.
 	Confirmed func(ctx context.Context) error
-	// Ending is called when the process has ended, as long as its pid is still its own. A
-	// goroutine that signals it or its group must stop before Ending returns. May be nil.
+	// Ending is called when the process has ended and before its pid can be reused. A goroutine
+	// that signals it or its group must stop before Ending returns. May be nil.
 	Ending func()
-	// Ended is called after that, before the release; by then its pid may be another's. May be
-	// nil.
+	// Ended is called after Ending and before the release; by then another process may have the
+	// pid. May be nil.
 	Ended func(*os.ProcessState)
-	// Rest is for a caller whose process is a child subreaper (prctl(2)) and has no other child:
-	// what the process leaves behind when it ends becomes a child of the caller. The agent is told
-	// so: see ConfirmRequest.reaps. Rest is called after Ended. It returns when none of these
-	// processes is left, and says how they ended. May be nil.
+	// Rest is for a caller that is a child subreaper (prctl(2)) and has no other child: processes
+	// that the process leaves behind become children of the caller. The agent is told so: see
+	// ConfirmRequest.reaps. Rest is called after Ended. It returns when none of these processes is
+	// left, and reports how they ended. May be nil.
 	Rest func(Ended) Rested
-	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not hold
-	// the process to it, Run stops the process. Default: none, unless the host's policy sets one.
+	// Limit asks the agent for a hard cap: see ConfirmRequest.limit. If the kernel does not enforce
+	// it, Run stops the process. Default: none, unless the host's policy sets one.
 	Limit bool
 	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
 	// DefaultGrace.
 	Grace time.Duration
 }
 
-// Ended is what Run knows when its process has ended.
+// Ended describes the end of Run's process.
 type Ended struct {
-	// Allocation is as last heard of.
+	// Allocation is the last known state.
 	Allocation *bursarv1.Allocation
 	State      *os.ProcessState
-	// Stop: the other processes have to be stopped, as the process was, or because nobody has
-	// confirmed it.
+	// Stop: the other processes must be stopped, because the process was stopped or was not
+	// confirmed.
 	Stop bool
 }
 
-// Rested is what became of the processes that Run's process has left behind.
+// Rested is the outcome of the processes that Run's process has left behind.
 type Rested struct {
-	// Reason says how the last one ended; empty: there was none.
+	// Reason describes the end of the last one; empty: there was none.
 	Reason string
-	// Kept: some could not be ended, and run on. The allocation stays until the agent sees their
-	// end.
+	// Kept: some could not be ended and still run. The allocation stays until the agent detects
+	// their end.
 	Kept bool
 }
 
 // RunResult is the result of a Run.
 type RunResult struct {
-	// Allocation is as last heard of; nil if there was no grant.
+	// Allocation is the last known state; nil if there was no grant.
 	Allocation *bursarv1.Allocation
 	// State is how the process ended; nil if it was never started.
 	State *os.ProcessState
@@ -116,10 +116,10 @@ const (
 	PhaseRelease  Phase = "release"
 )
 
-// RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and
-// nothing is held. In PhaseConfirm the process was stopped and the reservation given back, or it
-// expires. In PhaseRelease the process ended by itself, and nobody said within two seconds that
-// this is known; its agent will notice.
+// RunError names the phase in which Run failed. In PhaseAllocate and PhaseStart nothing runs and
+// nothing is held. In PhaseConfirm the process was stopped, and the reservation was released or
+// expires. In PhaseRelease the process ended by itself, and nobody acknowledged that within two
+// seconds; its agent will detect it.
 type RunError struct {
 	Phase Phase
 	Err   error
@@ -131,19 +131,18 @@ func (e *RunError) Error() string { return fmt.Sprintf("%s: %v", e.Phase, e.Err)
 func (e *RunError) Unwrap() error { return e.Err }
 
 // Run takes one process of this host through a whole allocation: allocate, start, confirm, wait,
-// release. The client must be one of this host's agent. Nothing starts before the grant, and
-// whatever happens after it, what was granted is given back, unless Run's own process is killed:
-// then the agent notices the end of the process.
+// release. The client must be one of this host's agent. Nothing starts before the grant. After the
+// grant, Run always releases it, unless Run's own process is killed: then the agent detects the end
+// of the process.
 //
-// When ctx ends, a request that waits is canceled, and a process that runs is stopped: SIGTERM,
-// and after the grace SIGKILL. A process that exits by itself is no error, whatever its code.
-// Errors are *RunError.
+// When ctx ends, Run cancels a waiting request and stops a running process: SIGTERM, and after the
+// grace SIGKILL. A process that exits by itself is no error, with any code. Errors are *RunError.
 func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	r := runner{client: c, opts: opts}
 	if r.opts.Grace <= 0 {
 		r.opts.Grace = DefaultGrace
 	}
-	// not found, which is better known before somebody waits for it
+	// an unknown command is reported before the wait
 	if err := opts.Command.Err; err != nil {
 		return r.result, &RunError{PhaseStart, err}
 	}
@@ -167,7 +166,7 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 		r.stop()
 		r.rest(true)
 		r.result.State = nil
-		_ = r.release(ctx, "not started: "+withoutPath(err).Error()) // the agent notices its end
+		_ = r.release(ctx, "not started: "+withoutPath(err).Error()) // the agent detects its end
 		return r.result, &RunError{PhaseStart, err}
 	}
 	rested := r.rest(r.wait(ctx) || !r.confirmed)
@@ -180,7 +179,7 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	return r.result, nil
 }
 
-// withoutPath is what the kernel said of a program, without its name: everybody is shown the
+// withoutPath returns the kernel's error about a program without its path: everybody may read the
 // reason of a release.
 func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
@@ -194,14 +193,14 @@ type runner struct {
 	client *Client
 	opts   RunOptions
 	result RunResult
-	gone   chan struct{} // closed when the process has ended and is still to be waited for
-	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
+	gone   chan struct{} // closed when the process has ended and is not reaped yet
+	ended  chan struct{} // closed when the process was reaped; nil until somebody waits
 	// confirmed: the agent knows the process.
 	confirmed bool
-	ownRSS    int64 // the most that this process had in RAM when it started the other, in bytes
+	ownRSS    int64 // peak RSS of this process when it started the other, in bytes
 
 	mu   sync.Mutex
-	lost bool // guarded by mu; the process's pid is not its own any more, or will not be soon
+	lost bool // guarded by mu; the pid is free for other processes, or will be soon
 }
 
 func (r *runner) allocate(ctx context.Context) error {
@@ -249,8 +248,8 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-// confirm comes before anybody waits for the process. A process that has ended is then still there
-// for the agent to look at, and nobody else has its pid.
+// confirm runs before anybody waits for the process. If the process has ended, the agent can still
+// inspect it, and no other process has its pid.
 func (r *runner) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -270,7 +269,7 @@ func (r *runner) confirm(ctx context.Context) error {
 	}
 	res, err := r.client.allocations.Confirm(ctx, request)
 	if err != nil && r.opts.Rest != nil && exited(pid) {
-		// It has ended while the agent looked at it. What it has left behind may go on.
+		// It ended while the agent inspected it. Processes that it left behind may still run.
 		res, err = r.client.allocations.Confirm(ctx, request)
 	}
 	if err == nil && r.opts.Limit && !res.GetAllocation().GetProcess().GetLimit() {
@@ -281,13 +280,12 @@ func (r *runner) confirm(ctx context.Context) error {
 		return nil
 	}
 	if exited(pid) {
-		return nil // so quick that there was nothing left to confirm
+		return nil // it ended before it could be confirmed
 	}
 	return err
 }
 
-// begin tells that the process was confirmed. If ctx ends meanwhile, the process is stopped as one
-// that runs.
+// begin calls Confirmed. If ctx ends meanwhile, the process is stopped like a running one.
 func (r *runner) begin(ctx context.Context) error {
 	if r.opts.Confirmed == nil {
 		return nil
@@ -298,7 +296,7 @@ func (r *runner) begin(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when the process has ended. It reports whether it had to be stopped.
+// wait returns when the process has ended, and reports whether it had to be stopped.
 func (r *runner) wait(ctx context.Context) (stopped bool) {
 	r.reap()
 	select {
@@ -358,8 +356,8 @@ func (r *runner) reap() {
 	}
 }
 
-// signal reaches the process until it has ended, or its group if it has one of its own. After that
-// its number may be another group's.
+// signal signals the process until it has ended, or its group if it has its own. After that another
+// group may have the number.
 func (r *runner) signal(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -372,10 +370,10 @@ func (r *runner) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = process.Signal(sig) // it has ended, then
+	_ = process.Signal(sig) // fails only if it has ended
 }
 
-// release gives back what was granted, also when ctx is over.
+// release releases the grant, also when ctx is over.
 func (r *runner) release(ctx context.Context, reason string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -391,7 +389,7 @@ func (r *runner) release(ctx context.Context, reason string) error {
 	return nil
 }
 
-// ExitStatus says in the API's words how a process ended; nil for nil.
+// ExitStatus converts the end of a process to the API; nil for nil.
 func ExitStatus(state *os.ProcessState) *bursarv1.ExitStatus {
 	if state == nil {
 		return nil

@@ -73,7 +73,7 @@ func TestRunConfirmsAProcessThatHasAlreadyEnded(t *testing.T) {
 	fake := &fakeAllocations{}
 	command := exec.Command("true")
 	fake.confirm = func(_ context.Context, req *bursarv1.ConfirmRequest) error {
-		// It is still there, so that the agent can look, and nobody else has its pid.
+		// It is not reaped, so that the agent can inspect it and no other process has its pid.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))
 		for err == nil && !strings.Contains(string(stat), ") Z ") {
 			stat, err = os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))

@@ -26,8 +26,8 @@ func (s *stream) Send(msg any) error {
 	return s.StreamingClientConn.Send(msg)
 }
 
-// Receive takes the next message. If the stream ends, the next one goes to another coordinator: a
-// stream that the client does not end lasts as long as its server.
+// Receive returns the next message. If the stream ends, the next stream goes to another
+// coordinator: a stream that the client does not end lasts as long as its server.
 func (s *stream) Receive(msg any) error {
 	if s.refused != nil {
 		return s.refused

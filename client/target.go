@@ -12,11 +12,11 @@ import (
 
 // target is the address of a server.
 type target struct {
-	// baseURL is what the generated clients are given.
+	// baseURL is the base URL for the generated clients.
 	baseURL string
 	// socket is the path of a Unix socket; empty for TCP.
 	socket string
-	// hasScheme is set if the name says the scheme.
+	// hasScheme is set if the name includes the scheme.
 	hasScheme bool
 }
 
@@ -31,15 +31,14 @@ func (e *TargetError) Error() string {
 
 const maxPort = 65535
 
-// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an
-// address. If the address has no scheme, it is https if secure is set. The error is a
-// *TargetError.
+// parseTarget parses the name of a server: a path or "unix:PATH" is a socket, everything else an
+// address. An address without a scheme is https if secure is set. The error is a *TargetError.
 func parseTarget(text string, secure bool) (target, error) {
 	if path, isSocket := socketPath(text); isSocket {
 		if path == "" {
 			return target{}, &TargetError{text, "no path"}
 		}
-		// The host in the URL is for the Host header alone.
+		// The host in the URL is only for the Host header.
 		return target{baseURL: "http://localhost", socket: path}, nil
 	}
 	address := text
@@ -61,7 +60,7 @@ func parseTarget(text string, secure bool) (target, error) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return target{}, &TargetError{text, "more than an address"}
 	}
-	// https has a port everybody knows; we do not listen on that of http.
+	// https has a default port; our servers do not use the default port of http.
 	if _, port, err := net.SplitHostPort(u.Host); u.Scheme == "http" && (err != nil || port == "") {
 		return target{}, &TargetError{text, "no port"}
 	}
@@ -74,8 +73,8 @@ func parseTarget(text string, secure bool) (target, error) {
 	return target{baseURL: strings.TrimSuffix(u.String(), "/"), hasScheme: hasScheme}, nil
 }
 
-// checkSocket refuses a path at which there is something else than a socket. That there is nothing
-// is fine: its server may be restarting.
+// checkSocket refuses a path to a file that is not a socket. The file may be missing: its server
+// may be restarting.
 func (t target) checkSocket(text string) error {
 	if t.socket == "" {
 		return nil
@@ -88,7 +87,7 @@ func (t target) checkSocket(text string) error {
 
 func socketPath(text string) (path string, isSocket bool) {
 	if rest, found := strings.CutPrefix(text, "unix:"); found {
-		// unix:///run/x and unix://run/x, as others write it
+		// other programs write unix:///run/x and unix://run/x
 		return strings.TrimPrefix(rest, "//"), true
 	}
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {

@@ -11,9 +11,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// sayUse says in a release what the kernel knows of a process that has ended, and of those that it
-// has waited for. The mark of a process begins with that of the process that has started it: a mark
-// that is not above floor, in bytes, says nothing.
+// sayUse adds to a release the kernel's accounting of an ended process and of the children that it
+// waited for. The peak of a process starts at that of its parent: a peak that is not above floor,
+// in bytes, means nothing.
 func sayUse(request *bursarv1.ReleaseRequest, state *os.ProcessState, floor int64) {
 	if state == nil {
 		return
@@ -28,7 +28,7 @@ func sayUse(request *bursarv1.ReleaseRequest, state *os.ProcessState, floor int6
 	request.CpuTime = durationpb.New(state.UserTime() + state.SystemTime())
 }
 
-// ownRSS is the most that this process has had in RAM, in bytes.
+// ownRSS returns the peak RSS of this process, in bytes.
 func ownRSS() int64 {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {

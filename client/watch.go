@@ -14,10 +14,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// WatchAllocations yields transitions after a revision, and goes on from the last one when the
+// WatchAllocations yields transitions after a revision, and resumes after the last one when the
 // server or the connection comes back. It ends when the context does, or with the error that it
-// yields last. OUT_OF_RANGE means that the server no longer holds what came after the revision:
-// List, and watch from its revision; or see WithGaps. Other errors are as for every call.
+// yields last. OUT_OF_RANGE means that the server no longer holds the transitions after the
+// revision: List, and watch from its revision; or see WithGaps. Other errors are as for every call.
 // Keep-alives, which have no allocation, are yielded too.
 func (c *Client) WatchAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
@@ -31,7 +31,7 @@ func (c *Client) WatchAllocations(
 		})
 }
 
-// WatchCluster yields changes of allocations, hosts and rules after a revision, in the manner of
+// WatchCluster yields changes of allocations, hosts and rules after a revision, like
 // WatchAllocations.
 func (c *Client) WatchCluster(
 	ctx context.Context, req *bursarv1.ClusterServiceWatchRequest,
@@ -60,7 +60,12 @@ func follow[M any, R interface {
 	ctx context.Context, s settings, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
-		delays := newDelays(ctx, s.retries, 0)
+		begin := func() *delays {
+			d := newDelays(ctx, s.retries, 0)
+			d.reached = s.reached
+			return d
+		}
+		delays := begin()
 		o := outage{settings: s}
 		begun, lost := false, uint64(0) // lost is the revision before a gap; 0: there is none
 		for {
@@ -86,12 +91,13 @@ func follow[M any, R interface {
 			if ctx.Err() != nil {
 				return
 			}
-			if err == nil { // only a server that shuts down ends a stream so
+			if err == nil { // only a server that shuts down ends a stream this way
 				err = connect.NewError(connect.CodeUnavailable, errors.New("the server has ended the stream"))
 			}
 			if answered {
-				// it may have been silent for long before: patience begins now
-				delays = newDelays(ctx, s.retries, 0)
+				// it may have been silent for long before: patience starts now
+				s.reached.Store(true)
+				delays = begin()
 				delays.present = true // the address was right
 				o = outage{settings: s}
 			}
@@ -112,14 +118,14 @@ func follow[M any, R interface {
 	}
 }
 
-// outage is a time in which nobody answers a watch.
+// outage is a period in which nobody answers a watch.
 type outage struct {
 	settings settings
 	began    time.Time // of its first failure; zero: nothing has failed
 	told     bool
 }
 
-// failed takes notice of an attempt that has failed, and tells of the outage once.
+// failed records a failed attempt, and reports the outage once.
 func (o *outage) failed(err error) {
 	now := time.Now()
 	if o.began.IsZero() {
@@ -131,7 +137,7 @@ func (o *outage) failed(err error) {
 	}
 }
 
-// waitForAttempt waits for the next attempt; false if there is none.
+// waitForAttempt waits for the next attempt; it returns false if there is none.
 func waitForAttempt(ctx context.Context, delays *delays) bool {
 	delay := delays.NextBackOff()
 	return delay != backoff.Stop && pause.For(delay, ctx.Done(), nil)

@@ -43,17 +43,23 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 			return nil, err
 		}
 	}
+	asked := a.ID
+	if req.GetLastTry() {
+		if a, err = s.lastTryOf(ctx, req.GetAllowStale(), a); err != nil {
+			return nil, err
+		}
+	}
 	if err := checkHostOf(actor, &a); err != nil {
-		return nil, err
+		return nil, ofLastTry(asked, a.ID, err)
 	}
 	return &bursarv1.AllocationServiceGetResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // findEnded reads an ended allocation by its id, or by its request id if the ledger does not
-// remember the id.
+// remember the id. Its caller checks the rights.
 func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller, requestID string) (ledger.Allocation, error) {
 	if id != 0 {
-		return s.getEnded(ctx, id)
+		return s.ended(ctx, id)
 	}
 	auth.Parked(ctx) // it waits for the store
 	a, err := s.store.GetByRequest(ctx, caller, requestID)

@@ -191,15 +191,17 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		return nil, err
 	}
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: wire.CleanText(req.GetReason())}
-	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
-		if c.ID == 0 { // what has ended is known by its own id
-			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
-		}
-		if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
-			return cancelResult{}, err
-		}
-		a, err := l.Cancel(now, c)
-		return cancelResult{a, c.ID, l.Recalling()}, err
+	known, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (cancelResult, error) {
+		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
+			if c.ID = id; id == 0 { // what has ended is known by its own id
+				c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
+			}
+			if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
+				return cancelResult{}, err
+			}
+			a, err := l.Cancel(now, c)
+			return cancelResult{a, c.ID, l.Recalling()}, err
+		})
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown && known.id == 0 && known.recalling {
 		past, wrong := s.loop.Past(ctx, actor.Name, req.GetRequestId())
@@ -208,7 +210,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		}
 	}
 	m, err := s.answerEnded(ctx, known.id, known.allocation, err)
-	return &bursarv1.CancelResponse{Allocation: m}, err
+	return &bursarv1.CancelResponse{Allocation: m}, ofLastTry(id, last, err)
 }
 
 // cancelResult is what Cancel knows of its target, even if that is not live.
@@ -233,20 +235,22 @@ func (s *allocationService) Amend(ctx context.Context, req *bursarv1.AmendReques
 		}
 		c.Resource = &r
 	}
-	a, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		if c.ID == 0 {
-			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
-		}
-		if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
-			return ledger.Allocation{}, err
-		}
-		return l.Amend(now, c)
+	a, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Allocation, error) {
+		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+			if c.ID = id; id == 0 {
+				c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
+			}
+			if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
+				return ledger.Allocation{}, err
+			}
+			return l.Amend(now, c)
+		})
 	})
 	if err != nil && c.ID == 0 {
 		return nil, err
 	}
 	if err != nil {
-		return nil, s.describeEnded(ctx, c.ID, err, "a request that waits")
+		return nil, ofLastTry(id, last, s.describeEnded(ctx, c.ID, err, "a request that waits"))
 	}
 	return &bursarv1.AmendResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -303,13 +307,16 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
-	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
+	a, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Allocation, error) {
+		c.ID = id
+		return commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+	})
+	a, err = s.ifLost(ctx, last, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
 		reason := cmp.Or(c.Reason, "stopped by "+actor.Name)
-		return l.ReleaseLost(now, ledger.ReleaseCommand{Actor: actor, ID: id, Reason: reason}, lost)
+		return l.ReleaseLost(now, ledger.ReleaseCommand{Actor: actor, ID: last, Reason: reason}, lost)
 	})
 	if err != nil {
-		return nil, s.describeEnded(ctx, id, err, "an active one")
+		return nil, ofLastTry(id, last, s.describeEnded(ctx, last, err, "an active one"))
 	}
 	s.orderStop(&a)
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
@@ -331,18 +338,24 @@ func (s *allocationService) target(ctx context.Context, text string) (actor iden
 	return auth.ActorOf(ctx), id, err
 }
 
-// getEnded reads an allocation that is not live any more. The error is a *ledger.NotFoundError if
-// there is none.
+// getEnded reads an allocation that is not live any more, if the caller may see it. The error is a
+// *ledger.NotFoundError if there is none.
 func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
-	auth.Parked(ctx) // it waits for the store
-	a, err := s.store.Get(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return a, &ledger.NotFoundError{What: "allocation", ID: id.String()}
-	case err != nil:
+	a, err := s.ended(ctx, id)
+	if err != nil {
 		return a, err
 	}
 	return a, checkHostOf(auth.ActorOf(ctx), &a)
+}
+
+// ended is getEnded whoever asks.
+func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	auth.Parked(ctx) // it waits for the store
+	a, err := s.store.Get(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return a, &ledger.NotFoundError{What: "allocation", ID: id.String()}
+	}
+	return a, err
 }
 
 // ifLost does a command again, if it found no live allocation, for one whose host has lost its

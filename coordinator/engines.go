@@ -155,7 +155,7 @@ func isUsable(a *ledger.Allocation) bool {
 	return a.State != ledger.Reserved && (a.State != ledger.Active || isReady(a))
 }
 
-// Wait answers when an engine is ready or has ended.
+// Wait answers when an engine is ready or has ended, or its main process has.
 func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
 	id, err := wire.ParseID("id", req.GetId())
 	if err != nil {
@@ -171,7 +171,9 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 	defer cancel()
 	actor := auth.ActorOf(ctx)
 	for {
-		a, err := s.launcher.Await(waiting, id, func(a *ledger.Allocation) bool { return !a.State.Live() || req.GetReady() && isReady(a) })
+		a, err := s.launcher.Await(waiting, id, func(a *ledger.Allocation) bool {
+			return !a.State.Live() || req.GetReady() && isReady(a) || req.GetLeaderEnd() && a.LeaderEnd != nil
+		})
 		switch {
 		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
 			now, err := s.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id.String()})
@@ -188,9 +190,9 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 		if err != nil {
 			return nil, err
 		}
-		next, err := s.allocations.loop.IDOf(ctx, ended.Caller, ended.RequestID)
-		if err != nil || next == 0 || next == id || ended.Launch() == nil {
-			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&ended)}, err
+		next := successorOf(&ended)
+		if next <= id {
+			return &bursarv1.WaitResponse{Allocation: wire.AllocationMessage(&ended)}, nil
 		}
 		id = next
 	}

@@ -23,12 +23,13 @@ type orderedAgent struct {
 	host     string
 	sequence uint64
 	orders   chan *bursarv1.LaunchOrder
+	signaled chan string // the allocations whose engines got a signal
 }
 
 // attach opens the stream of a host's agent.
 func (c *authServer) attach(t *testing.T, member, host string) *orderedAgent {
 	t.Helper()
-	g := &orderedAgent{visitor: c.visit(t, member), host: host, sequence: 1, orders: make(chan *bursarv1.LaunchOrder, 16)}
+	g := &orderedAgent{visitor: c.visit(t, member), host: host, sequence: 1, orders: make(chan *bursarv1.LaunchOrder, 16), signaled: make(chan string, 16)}
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := g.hosts.Attach(ctx, &bursarv1.AttachRequest{HostId: host, Incarnation: 1})
 	if err != nil {
@@ -43,6 +44,12 @@ func (c *authServer) attach(t *testing.T, member, host string) *orderedAgent {
 		for stream.Receive() {
 			if order := stream.Msg().GetLaunch(); order != nil {
 				g.orders <- order
+			}
+			if order := stream.Msg().GetSignal(); order != nil {
+				g.signaled <- order.GetAllocationId()
+				_, _ = g.hosts.Answer(ctx, &bursarv1.AnswerRequest{
+					HostId: host, Incarnation: 1, AllocationId: order.GetAllocationId(), Number: order.GetNumber(), Result: &bursarv1.AnswerRequest_Signaled{Signaled: &bursarv1.SignalDone{}},
+				})
 			}
 		}
 	}()
@@ -90,7 +97,7 @@ func (g *orderedAgent) begun(t *testing.T, order *bursarv1.LaunchOrder) {
 func (g *orderedAgent) failed(t *testing.T, order *bursarv1.LaunchOrder, reason string) {
 	t.Helper()
 	answer := g.answer(order)
-	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words"}}
+	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words", Fault: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND}}
 	if _, err := g.hosts.Answer(t.Context(), answer); err != nil {
 		t.Error(err)
 	}
@@ -219,7 +226,8 @@ func TestAStartGoesToAnotherHostIfNothingWasExecuted(t *testing.T) {
 	if err != nil || a.GetHostId() != second.host || len(a.GetLaunch().GetTries()) != 1 {
 		t.Fatalf("%v, %v", a, err)
 	}
-	if try := a.GetLaunch().GetTries()[0]; try.GetHostId() != first.host || try.GetExecuted() || try.GetReason() != "no such account: etl" || try.GetErrorOutput() != "last words" {
+	if try := a.GetLaunch().GetTries()[0]; try.GetHostId() != first.host || try.GetExecuted() || try.GetReason() != "no such account: etl" || try.GetErrorOutput() != "last words" ||
+		try.GetFault() != bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND {
 		t.Errorf("the try is %v", try)
 	}
 	reader, err := c.visit(t, "reader").allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})

@@ -52,20 +52,22 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-		if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
-			return ledger.Explanation{}, err
-		}
-		return l.ExplainID(now, id, auth.ActorOf(ctx))
+	x, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Explanation, error) {
+		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+			if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
+				return ledger.Explanation{}, err
+			}
+			return l.ExplainID(now, id, auth.ActorOf(ctx))
+		})
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation
-		if a, err = s.getEnded(ctx, id); err == nil {
+		if a, err = s.getEnded(ctx, last); err == nil {
 			x = ledger.Explanation{Verdict: ledger.Decided, Allocation: &a, HostID: a.HostID, Place: -1}
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, ofLastTry(id, last, err)
 	}
 	return wire.ExplanationMessage(&x), nil
 }

@@ -16,17 +16,19 @@ func (s *engineService) Signal(ctx context.Context, req *bursarv1.SignalRequest)
 	if err != nil {
 		return nil, err
 	}
-	a, err := commit.Decide(ctx, s.allocations.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		return l.Signaled(now, actor, id)
-	}))
+	a, last, err := onLastTry(ctx, s.allocations, id, func(id ledger.ID) (ledger.Allocation, error) {
+		return commit.Decide(ctx, s.allocations.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+			return l.Signaled(now, actor, id)
+		}))
+	})
 	if err != nil {
-		return nil, s.allocations.describeEnded(ctx, id, err, "an engine that runs")
+		return nil, ofLastTry(id, last, s.allocations.describeEnded(ctx, last, err, "an engine that runs"))
 	}
 	auth.Parked(ctx)
 	defer auth.Resumed(ctx)
-	order := &bursarv1.SignalOrder{AllocationId: id.String(), Signal: req.GetSignal(), Caller: wire.CleanText(actor.Name)}
+	order := &bursarv1.SignalOrder{AllocationId: last.String(), Signal: req.GetSignal(), Caller: wire.CleanText(actor.Name)}
 	if err := s.signals.Send(ctx, a.HostID, s.allocations.loop.Epoch(), order); err != nil {
-		return nil, err
+		return nil, ofLastTry(id, last, err)
 	}
-	return &bursarv1.SignalResponse{}, nil
+	return &bursarv1.SignalResponse{Id: last.String()}, nil
 }

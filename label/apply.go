@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// Apply returns the labels that decide. The errors are *FieldError, for labels that contradict
-// each other, are not known, are required and missing, or came out malformed; and *ClaimError.
+// Apply returns the labels that decide. The errors are *ClaimError, and *FieldError for labels that
+// contradict each other, are unknown, are required and missing, or became malformed.
 //
-// Applying the rules to their own result changes nothing. The set itself is not checked, see
-// FromMap. The result has no labels with an empty value. The label user alone must not be given
-// with one: that is more likely a variable that is not set than a wish.
+// To apply the rules to their own result changes nothing. Apply does not check the set itself, see
+// FromMap. The result has no labels with an empty value. Only the label user must not come with an
+// empty value: that is more likely an unset variable than a wish.
 func (p *Preprocessor) Apply(set Set) (Set, error) { return p.ApplyFor(set, "") }
 
-// ApplyFor is Apply for a caller who may act as this user only. If no label and no default says
-// another one, the request is for that user. A user that is derived stays as it is derived. The
-// empty user is as Apply.
+// ApplyFor is Apply for a caller that may act as this user only. If no label and no default names
+// another user, the request is for that user. A derived user stays. An empty user is like Apply.
 func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
 	out, _, err := p.ApplyCharged(set, user, "")
 	return out, err
 }
 
-// ApplyCharged is ApplyFor for a caller with another payer. If the request is for
-// the caller's own user, the label user becomes the one who is charged, before labels are derived
-// from it, and acts is true. A request for another user stays as it is: the caller has no right to
-// it. Next to an error, acts means nothing.
+// ApplyCharged is ApplyFor for a caller with another payer. If the request is for the caller's own
+// user, the label user becomes the charged user, before labels are derived from it, and acts is
+// true. A request for another user stays unchanged: the caller has no right to it. With an error,
+// acts has no meaning.
 func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, acts bool, err error) {
 	if p == nil {
 		p = &Preprocessor{}
@@ -74,7 +73,7 @@ func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, act
 	return out, acts, nil
 }
 
-// convertAll applies the aliases and drops what is empty.
+// convertAll applies the aliases and drops empty values.
 func (p *Preprocessor) convertAll(set Set) (Set, error) {
 	if !slices.ContainsFunc(set, p.concerns) {
 		return set, nil
@@ -102,17 +101,17 @@ func (p *Preprocessor) convertAll(set Set) (Set, error) {
 	return out, nil
 }
 
-// derives reports whether a rule makes the label from others.
+// derives reports whether a rule derives the label from others.
 func (p *Preprocessor) derives(key string) bool {
 	return slices.ContainsFunc(p.derived, func(d derivation) bool { return d.Key == key })
 }
 
-// concerns reports whether the label cannot stay as it is.
+// concerns reports whether convertAll must change the label.
 func (p *Preprocessor) concerns(l Label) bool {
 	return l.Value == "" || l.Value == Any || p.keys[l.Key] != "" || p.convert(l.Key, l.Value) != l.Value
 }
 
-// convert returns the value that is used here for this one.
+// convert returns the value that replaces this one.
 func (p *Preprocessor) convert(key, value string) string {
 	if to, found := p.values[key][value]; found {
 		return to
@@ -120,7 +119,7 @@ func (p *Preprocessor) convert(key, value string) string {
 	return value
 }
 
-// derive returns the value that the labels give, "" for none.
+// derive returns the derived value, "" for none.
 func (d derivation) derive(set Set) string {
 	value, ok := "", false
 	switch {
@@ -156,15 +155,14 @@ func (d derivation) lookUp(from string) (string, bool) {
 	return "", false
 }
 
-// groupIndex returns the index of a group that is named by its number, or by its name if named is
-// not negative.
+// groupIndex returns the index of a group by its number, or by its name if named is not negative.
 func groupIndex(named int, name string) int {
 	if named >= 0 {
 		return named
 	}
 	index, err := strconv.Atoi(name)
 	if err != nil {
-		return 0 // cannot be: compilePattern has checked the names
+		return 0 // impossible: compilePattern has checked the names
 	}
 	return index
 }

@@ -98,7 +98,7 @@ func (p *Preprocessor) compileAliases(aliases []Alias) error {
 }
 
 func (p *Preprocessor) compileDerived(derived []Derivation) error {
-	pending := make(map[string]bool) // keys that a derivation may not look at yet
+	pending := make(map[string]bool) // keys that a derivation must not use yet
 	for i, d := range derived {
 		at := fmt.Sprintf("derived[%d].key", i)
 		if err := p.checkKey(at, d.Key); err != nil {
@@ -132,7 +132,7 @@ func (p *Preprocessor) compileDerived(derived []Derivation) error {
 	return nil
 }
 
-// sources returns the labels that the derivation looks at.
+// sources returns the labels that the derivation reads.
 func (d derivation) sources() []string {
 	if d.From != "" {
 		return []string{d.From}
@@ -187,7 +187,7 @@ func compilePattern(at string, source Pattern) (pattern, error) {
 	}
 	groups := []string{}
 	if source.Match != "" {
-		// alone, so that the message shows what was written
+		// alone, so that the message shows the written expression
 		if _, err := regexp.Compile(source.Match); err != nil {
 			return p, &FieldError{at + ".match", source.Match, "a regular expression: " + err.Error()}
 		}

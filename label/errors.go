@@ -2,12 +2,12 @@ package label
 
 import "fmt"
 
-// FieldError says which part of an input is wrong, what it was, and what would be right.
+// FieldError names the wrong part of an input, its value, and a correct value.
 type FieldError struct {
 	// Field is a path such as "labels[user]", or "derived[0].patterns[1].match" in a configuration.
 	Field string
 	Value string
-	// Want says what would be right, to be read after "want ".
+	// Want describes a correct value, to be read after "want ".
 	Want string
 }
 
@@ -16,7 +16,7 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// ClaimError refuses a request that has a derived label with another value than the derived one.
+// ClaimError refuses a request that claims a derived label with another value.
 type ClaimError struct {
 	Key     string
 	Claimed string
@@ -24,7 +24,7 @@ type ClaimError struct {
 	Derived string
 }
 
-// Error says which label was claimed, and what it is.
+// Error names the claimed label and its derived value.
 func (e *ClaimError) Error() string {
 	if e.Derived == "" {
 		return fmt.Sprintf("labels[%s]: %q was claimed, but this label is derived, and the rules give it no value here", e.Key, e.Claimed)

@@ -11,9 +11,9 @@ import (
 // WellKnown returns the keys that have a meaning of their own.
 func WellKnown() []string { return []string{User, Creator, EngineType, Tenant, Cluster, Queue} }
 
-// Near returns the one of the known keys that another key was probably meant to be: the same
-// letters in other case or with other separators, or all but one letter, of long ones two. Empty:
-// there is none, or the key is known.
+// Near returns the known key for which another key is probably a misspelling: the same letters in
+// other case or with other separators, or one different letter, in long keys two. It is empty if
+// there is none, or if the key is known.
 func Near(key string, known []string) string {
 	if slices.Contains(known, key) {
 		return ""
@@ -39,12 +39,12 @@ func Near(key string, known []string) string {
 	return near
 }
 
-// fold is a key without case and separators.
+// fold returns a key without case and separators.
 func fold(key string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", "/", "").Replace(strings.ToLower(key))
 }
 
-// Doubt says which known key a key was probably meant to be, for people; empty: none.
+// Doubt asks whether a key is a misspelling of a known key; empty if it is not.
 func Doubt(key string, known []string) string {
 	if near := Near(key, known); near != "" {
 		return fmt.Sprintf("label %s: did you mean %s? A label of another key is counted by no rule for %s", key, near, near)
@@ -53,7 +53,8 @@ func Doubt(key string, known []string) string {
 }
 
 // Restrict refuses labels of other keys from now on: those that are neither among these nor
-// well-known, and that no rule here names. No keys restrict nothing. The error is a *FieldError.
+// well-known, and that no rule here names. An empty list removes the restriction. The error is a
+// *FieldError.
 func (p *Preprocessor) Restrict(keys []string) error {
 	for i, key := range keys {
 		if err := checkKey(key); err != nil {
@@ -71,8 +72,8 @@ func (p *Preprocessor) Restrict(keys []string) error {
 	return nil
 }
 
-// Known returns the well-known keys, those that the rules name, and those that Restrict allows, in
-// order.
+// Known returns, in order, the well-known keys, the keys that the rules name, and those that
+// Restrict allows.
 func (p *Preprocessor) Known() []string {
 	list := WellKnown()
 	if p == nil {
@@ -93,8 +94,8 @@ func (p *Preprocessor) Known() []string {
 	return slices.Compact(list)
 }
 
-// Gives reports whether every request has a label with this key after the rules: it is required, or
-// a default or a derivation gives it. A derivation may give it to some requests alone.
+// Gives reports whether requests have a label with this key after the rules: it is required, or a
+// default or a derivation sets it. A derivation may set it for some requests only.
 func (p *Preprocessor) Gives(key string) bool {
 	if key == User {
 		return true
@@ -102,7 +103,7 @@ func (p *Preprocessor) Gives(key string) bool {
 	return p != nil && (slices.Contains(p.required, key) || p.defaults.Has(key) || p.derives(key))
 }
 
-// convertKnown applies the aliases, and refuses keys that are not known.
+// convertKnown applies the aliases, and refuses unknown keys.
 func (p *Preprocessor) convertKnown(set Set) (Set, error) {
 	out, err := p.convertAll(set)
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *Preprocessor) convertKnown(set Set) (Set, error) {
 	return out, p.checkKnown(out)
 }
 
-// checkKnown refuses a label whose key is not known, if Restrict has said which are.
+// checkKnown refuses a label with an unknown key, if Restrict was called.
 func (p *Preprocessor) checkKnown(set Set) error {
 	for _, l := range set {
 		if p.Restricts(l.Key) {
@@ -121,7 +122,7 @@ func (p *Preprocessor) checkKnown(set Set) error {
 	return nil
 }
 
-// Restricts reports whether a key is refused, because Restrict has said which are known.
+// Restricts reports whether Restrict made a key unknown, so that it is refused.
 func (p *Preprocessor) Restricts(key string) bool {
 	if p == nil || p.known == nil || p.keys[key] != "" {
 		return false
@@ -130,7 +131,7 @@ func (p *Preprocessor) Restricts(key string) bool {
 	return !found
 }
 
-// WantKnown says which keys are known, to be read after "want ".
+// WantKnown lists the known keys, to be read after "want ".
 func (p *Preprocessor) WantKnown(key string) string {
 	want := "a label with one of the known keys (knownLabels of the coordinator): " + strings.Join(p.known, ", ")
 	if near := Near(key, p.known); near != "" {

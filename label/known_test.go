@@ -49,8 +49,8 @@ func TestKeysThatAreNotKnownAreRefused(t *testing.T) {
 	}
 }
 
-// Short keys have no near misses, keys of four letters have those of one, keys of eight of two. Of
-// keys that are as near the first one is meant.
+// Short keys have no near misses, keys of four letters have those at distance one, keys of eight at
+// distance two. Of equally near keys the first one is suggested.
 func TestHowNearAMissIs(t *testing.T) {
 	for _, c := range []struct {
 		key   string

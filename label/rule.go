@@ -33,15 +33,15 @@ const (
 	less
 )
 
-// wantedRule is the right form of a rule.
+// wantedRule describes the correct form of a rule.
 const wantedRule = `a condition such as zone=a, zone!=a, zone in (a, b), zone notin (a, b), gpu, !gpu, cores>8 or cores<8`
 
 // MaxRuleValues bounds the values of a rule, and those of all rules of a request together: each is
 // compared with the label of each host.
 const MaxRuleValues = 64
 
-// ParseRules reads rules with commas between them. A value in double quotes may have any character,
-// as in Parse. The errors are *FieldError.
+// ParseRules reads rules with commas between them. A value in double quotes may contain any
+// character, as in Parse. The errors are *FieldError.
 func ParseRules(text string) (rules []Rule, err error) {
 	for rest, more := text, true; more; {
 		var one string
@@ -132,7 +132,8 @@ func ParseRule(text string) (Rule, error) {
 	return r, wrongRule(text)
 }
 
-// oneValue reads a value to the end of a text. given: there is one, which may be "" in quotes.
+// oneValue reads a value to the end of a text. given says that there is one, which may be "" in
+// quotes.
 func oneValue(text string) (value string, given, ok bool) {
 	text = strings.TrimSpace(text)
 	value, rest, quoted, ok := spelling.CutName(text, ",()")
@@ -157,7 +158,7 @@ func values(text string) (list []string, ok bool) {
 	}
 }
 
-// checked checks the parts of a rule, and gives it its text.
+// checked checks the parts of a rule, and sets its text.
 func (r Rule) checked(text string) (Rule, error) {
 	if err := checkKey(r.key); err != nil {
 		return Rule{}, &FieldError{"rule", text, wantedRule + "; the key has " + strings.TrimPrefix(err.Want, "as key ")}
@@ -210,11 +211,11 @@ func (r Rule) format() string {
 	return ""
 }
 
-// String returns the rule as ParseRule reads it. Two rules that mean the same have one text, apart
-// from the ways to write numbers.
+// String returns the rule in the form of ParseRule. Two rules with the same meaning have the same
+// text, apart from the ways to write numbers.
 func (r Rule) String() string { return r.text }
 
-// CountValues counts the values that rules compare the labels of a host with.
+// CountValues counts the values that rules compare with the labels of a host.
 func CountValues(rules ...Rule) int {
 	n := 0
 	for _, r := range rules {
@@ -226,7 +227,8 @@ func CountValues(rules ...Rule) int {
 // Equal reports whether both rules have the same text.
 func (r Rule) Equal(other Rule) bool { return r.text == other.text }
 
-// Single returns the key and the value of a rule that wants one value; ok is false for all others.
+// Single returns the key and the value of a rule that accepts one value; ok is false for all
+// others.
 func (r Rule) Single() (key, value string, ok bool) {
 	if r.operator != in || len(r.values) != 1 {
 		return "", "", false
@@ -234,11 +236,11 @@ func (r Rule) Single() (key, value string, ok bool) {
 	return r.key, r.values[0], true
 }
 
-// Key is the key of the label that the rule is about; empty for the zero Rule.
+// Key is the label key of the rule; empty for the zero Rule.
 func (r Rule) Key() string { return r.key }
 
-// Values are the values that "in" and "notin" compare with, in order; nil for the other forms. The
-// caller must not change them.
+// Values are the values of "in" and "notin", in order; nil for the other forms. The caller must not
+// change them.
 func (r Rule) Values() []string {
 	if r.operator != in && r.operator != notIn {
 		return nil
@@ -252,8 +254,8 @@ func (r Rule) Holds(set Set) bool {
 	return r.HoldsFor(value, found)
 }
 
-// HoldsFor is Holds for a host whose label of the rule's key has this value, or that has no such
-// label.
+// HoldsFor is Holds for a host whose label of the rule's key has this value, or, if found is false,
+// that lacks the label.
 func (r Rule) HoldsFor(value string, found bool) bool {
 	switch r.operator {
 	case in:

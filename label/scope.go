@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Scope is a set of label keys: what a quota is written for. The zero Scope has none.
+// Scope is the set of label keys of a quota. The zero Scope is empty.
 type Scope struct {
 	keys []string // sorted, each once
-	key  string   // joined by commas, which no key holds
+	key  string   // joined by commas, which no key contains
 }
 
 // NewScope returns the scope of these keys, in any order.
@@ -26,8 +26,8 @@ func (s Scope) Key() string { return s.key }
 // Keys returns the keys in order. The slice is shared and must not be modified.
 func (s Scope) Keys() []string { return s.keys }
 
-// AppendKey appends this scope and the values that the set has for it, in a form that no other
-// scope or values share, and does not allocate beyond dst. It identifies an account.
+// AppendKey appends this scope and the set's values for it, in a unique form, and does not allocate
+// beyond dst. The result identifies an account.
 func (s Scope) AppendKey(dst []byte, set Set) []byte {
 	dst = appendString(dst, s.key)
 	i := 0
@@ -48,8 +48,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// Project returns the set restricted to the scope's keys; keys that it does not have get the empty
-// value.
+// Project returns the set restricted to the scope's keys; missing keys get the empty value.
 func (s Scope) Project(set Set) Set {
 	if len(s.keys) == 0 {
 		return nil

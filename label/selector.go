@@ -2,8 +2,8 @@ package label
 
 import "strings"
 
-// Selector is labels whose values are exact or "*". Its keys are its scope. The zero Selector
-// matches everything.
+// Selector is a set of labels whose values are exact or "*". Its keys are its scope. The zero
+// Selector matches everything.
 type Selector struct {
 	labels Set
 	scope  Scope
@@ -20,8 +20,8 @@ func NewSelector(labels map[string]string) (Selector, error) {
 }
 
 // ParseSelector reads "user=alice,creator=*" in the form of Parse, and "*" alone as the selector
-// without labels, which matches everything. The empty text is refused: it is more likely a mistake
-// than a rule for all. The error is a *FieldError.
+// without labels, which matches everything. It refuses the empty text, which is more likely a
+// mistake than a rule for all. The error is a *FieldError.
 func ParseSelector(text string) (Selector, error) {
 	switch strings.Trim(text, " ") {
 	case Any:
@@ -49,9 +49,9 @@ func newSelector(set Set) Selector {
 	return s
 }
 
-// CheckValues refuses a value that has a "*" next to other characters. It would be meant as a
-// pattern, and there are none: it would match this very value only. Rules that are stored may have
-// one. The error is a *FieldError.
+// CheckValues refuses a value with a "*" next to other characters. Its author means a pattern, but
+// there are none: it would match this exact value only. Stored rules may have one. The error is a
+// *FieldError.
 func (s Selector) CheckValues() error {
 	for _, l := range s.labels {
 		if l.Value != Any && strings.Contains(l.Value, Any) {
@@ -61,7 +61,7 @@ func (s Selector) CheckValues() error {
 	return nil
 }
 
-// Text returns the selector as ParseSelector reads it.
+// Text returns the selector in the form of ParseSelector.
 func (s Selector) Text() string {
 	if len(s.labels) == 0 {
 		return Any
@@ -69,7 +69,7 @@ func (s Selector) Text() string {
 	return s.labels.Text()
 }
 
-// String is the key of the selector, as that of its labels is; "*" for none.
+// String is the key of the selector, in the form of its labels' key; "*" for no labels.
 func (s Selector) String() string {
 	if len(s.labels) == 0 {
 		return Any
@@ -80,18 +80,18 @@ func (s Selector) String() string {
 // Scope returns the selector's keys.
 func (s Selector) Scope() Scope { return s.scope }
 
-// Labels returns the pairs, with "*" as it is.
+// Labels returns the pairs, including those with "*".
 func (s Selector) Labels() Set { return s.labels }
 
-// Exact returns the number of values that are not "*": of two rules for one scope the one with
-// more is the more specific.
+// Exact returns the number of values that are not "*": of two rules for one scope the one with more
+// is more specific.
 func (s Selector) Exact() int { return s.exact }
 
 // Equal reports whether both selectors have the same labels.
 func (s Selector) Equal(t Selector) bool { return s.labels.Equal(t.labels) }
 
-// Matches reports whether the set has every exact value. A label that is not there is the empty
-// value, which "*" matches: leaving a label out never escapes a rule.
+// Matches reports whether the set has every exact value. A missing label has the empty value, which
+// "*" matches: a caller never escapes a rule by leaving a label out.
 func (s Selector) Matches(set Set) bool {
 	i := 0
 	for _, want := range s.labels {

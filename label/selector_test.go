@@ -137,7 +137,7 @@ func TestAppendKeyIdentifiesAnAccount(t *testing.T) {
 	})
 }
 
-// TestHotOperationsDoNotAllocate holds what the ledger does for every request.
+// TestHotOperationsDoNotAllocate covers the operations of the ledger for every request.
 func TestHotOperationsDoNotAllocate(t *testing.T) {
 	set := Of("user", "alice", "creator", "IDE", "engineType", "spark-3.3", "tenant", "a")
 	selector := must(t, ParseSelector, "user=*,creator=IDE,queue=*")

@@ -19,7 +19,7 @@ const (
 	Queue      = "queue"
 )
 
-// Any is the value that, in a selector or a filter, stands for every value.
+// Any is the value that stands for every value in a selector or a filter.
 const Any = "*"
 
 // Limits of a label, in bytes.
@@ -75,7 +75,7 @@ func Of(keysAndValues ...string) Set {
 
 func byKey(a, b Label) int { return cmp.Compare(a.Key, b.Key) }
 
-// check returns nil for a label that may come from outside.
+// check returns nil for a label that is valid as input.
 func (l Label) check() *FieldError {
 	if err := checkKey(l.Key); err != nil {
 		return err
@@ -83,8 +83,7 @@ func (l Label) check() *FieldError {
 	return checkValue(l.Key, l.Value)
 }
 
-// checkKey returns nil for a key that a label may have: a letter, then up to 62 letters, digits
-// and "_./-".
+// checkKey returns nil for a valid key: a letter, then up to 62 letters, digits and "_./-".
 func checkKey(key string) *FieldError {
 	wrong := &FieldError{field(key), key, `as key a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`}
 	if key == "" || len(key) > maxKey || !isLetter(key[0]) {
@@ -114,7 +113,7 @@ func field(key string) string { return "labels[" + key + "]" }
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// Get returns the value of a key and whether it is there.
+// Get returns the value of a key and whether the set has it.
 func (s Set) Get(key string) (value string, found bool) {
 	for i := range s { // sets are small
 		if s[i].Key == key {
@@ -124,13 +123,13 @@ func (s Set) Get(key string) (value string, found bool) {
 	return "", false
 }
 
-// Value returns the value of a key, "" if it is not there.
+// Value returns the value of a key, "" if the set lacks it.
 func (s Set) Value(key string) string {
 	value, _ := s.Get(key)
 	return value
 }
 
-// Has reports whether the key is there.
+// Has reports whether the set has the key.
 func (s Set) Has(key string) bool {
 	_, found := s.Get(key)
 	return found
@@ -151,7 +150,7 @@ func (s Set) Map() map[string]string {
 // Equal reports whether both sets hold the same labels.
 func (s Set) Equal(t Set) bool { return slices.Equal(s, t) }
 
-// With returns the set with the key set to the value, which are not checked.
+// With returns the set with the key set to the value. It checks neither.
 func (s Set) With(key, value string) Set {
 	i, found := slices.BinarySearchFunc(s, key, func(l Label, key string) int { return cmp.Compare(l.Key, key) })
 	if found {
@@ -162,8 +161,8 @@ func (s Set) With(key, value string) Set {
 	return slices.Insert(slices.Clip(s), i, Label{key, value})
 }
 
-// MatchesFilter reports whether every label of the filter is there with its value, or with any
-// value if that is "*".
+// MatchesFilter reports whether the set has every label of the filter with its value, or with any
+// value if the filter's is "*".
 func (s Set) MatchesFilter(filter Set) bool {
 	for _, want := range filter {
 		if value, found := s.Get(want.Key); !found || value != want.Value && want.Value != Any {

@@ -2,7 +2,7 @@ package label
 
 import "strings"
 
-// template is text with names in it, as literals and names in order.
+// template is a parsed text with names, as literals and names in order.
 type template []piece
 
 type piece struct{ literal, name string }

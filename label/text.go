@@ -7,11 +7,10 @@ import (
 	"github.com/bursar/bursar/internal/spelling"
 )
 
-// Parse reads "key=value,key=value", the form of the command line. A value is written as it is, and
-// a backslash in it is a backslash; blanks at its ends are dropped. A value in double quotes may
-// have commas and blanks at its ends: within the quotes \" and \\ stand for a double quote and a
-// backslash, and \uXXXX for any character. The empty text is the empty set. The error is a
-// *FieldError.
+// Parse reads "key=value,key=value", the form of the command line. A value is taken literally, also
+// a backslash; blanks at its ends are dropped. A value in double quotes may contain commas and
+// blanks at its ends: within the quotes \" and \\ stand for a double quote and a backslash, and
+// \uXXXX for any character. The empty text is the empty set. The error is a *FieldError.
 func Parse(text string) (Set, error) {
 	if strings.Trim(text, " ") == "" {
 		return nil, nil
@@ -37,10 +36,10 @@ func Parse(text string) (Set, error) {
 	return set, nil
 }
 
-// stops end a value that is not in quotes.
+// stops are the characters that end an unquoted value.
 const stops = ","
 
-// cutLabel reads the first label of a text, and says whether there are more behind it.
+// cutLabel reads the first label of a text, and reports whether more follow.
 func cutLabel(text string) (l Label, rest string, more bool, err error) {
 	end := strings.IndexAny(text, "=,")
 	if end < 0 || text[end] == ',' {
@@ -67,13 +66,13 @@ func cutLabel(text string) (l Label, rest string, more bool, err error) {
 	return l, strings.TrimPrefix(rest, ","), rest != "", nil
 }
 
-// escapes reports whether a value without quotes has a backslash that looks like the beginning of
-// an escape: before another one or before the comma behind the value.
+// escapes reports whether an unquoted value has a backslash that looks like the beginning of an
+// escape: before another one or before the comma behind the value.
 func escapes(value, rest string) bool {
 	return strings.Contains(value, `\\`) || strings.HasSuffix(value, `\`) && rest != ""
 }
 
-// Text returns "key=value,key=value" in order of the keys, for people: Parse reads it.
+// Text returns "key=value,key=value" in order of the keys, in the form of Parse.
 func (s Set) Text() string {
 	var b strings.Builder
 	for i, l := range s {
@@ -82,7 +81,7 @@ func (s Set) Text() string {
 		}
 		b.WriteString(l.Key)
 		b.WriteByte('=')
-		// A filter takes a "*" without quotes for a pattern.
+		// A filter reads an unquoted "*" as a pattern.
 		if escapes(l.Value, ",") || l.Value != Any && strings.Contains(l.Value, Any) {
 			b.WriteString(spelling.Quote(l.Value))
 		} else {
@@ -92,8 +91,8 @@ func (s Set) Text() string {
 	return b.String()
 }
 
-// String returns "key=value,key=value" in order of the keys, each set in a form of its own. It is
-// the key of rules in the store, so it never changes. Text is what people read and write.
+// String returns "key=value,key=value" in order of the keys, unique for each set. It is the key of
+// rules in the store, so it must never change. Text is the form for people.
 func (s Set) String() string {
 	var b strings.Builder
 	for i, l := range s {
@@ -107,7 +106,7 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// escape writes the value with a backslash before what would make it ambiguous.
+// escape writes the value with a backslash before ambiguous characters.
 func escape(b *strings.Builder, value string) {
 	for i := range len(value) {
 		c := value[i]

@@ -37,7 +37,8 @@ func (a *API) mayConfirm(id string) error {
 	return nil
 }
 
-// ownHost refuses a call about another host's allocation. If the coordinator does not know the
+// ownHost refuses a call about another host's allocation: that of the engine's last try, if the
+// engine was tried again. If the coordinator does not know the
 // allocation, the call itself will say so.
 func (a *API) ownHost(ctx context.Context, id string) error {
 	known := false
@@ -45,7 +46,7 @@ func (a *API) ownHost(ctx context.Context, id string) error {
 	if known || id == "" {
 		return nil
 	}
-	answer, err := relay(ctx, a, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
+	answer, err := relay(ctx, a, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id, LastTry: true})
 	if err != nil {
 		if connect.CodeOf(err) == connect.CodeNotFound {
 			return nil

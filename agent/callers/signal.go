@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -28,7 +29,10 @@ func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalReque
 	}
 	grant, held := a.held(request.GetId())
 	if !held {
-		return nil, a.noEngine(ctx, request.GetId())
+		var err error
+		if grant, err = a.lastTry(ctx, request.GetId()); err != nil {
+			return nil, err
+		}
 	}
 	if !ownsEngine(c, grant) {
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf(
@@ -41,7 +45,7 @@ func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalReque
 		}
 		return nil, err
 	}
-	return &bursarv1.SignalResponse{}, nil
+	return &bursarv1.SignalResponse{Id: grant.GetId()}, nil
 }
 
 // checkSignal refuses what the contract's rules do: an agent does not read them.
@@ -74,18 +78,22 @@ func isProcessOf(c *socket.Caller, allocation *bursarv1.Allocation) bool {
 	return p.GetPid() != 0 && p.Uid != nil && p.GetUid() == c.UID //nolint:protogetter // nil says that it is not known
 }
 
-// noEngine says why an allocation has no engine here, as far as a coordinator knows.
-func (a *API) noEngine(ctx context.Context, id string) error {
-	answer, err := relayRead(ctx, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
+// lastTry is the allocation of the last try of an engine, which is not that of the id. The error
+// says why no engine of it runs here, as far as a coordinator knows.
+func (a *API) lastTry(ctx context.Context, id string) (*bursarv1.Allocation, error) {
+	answer, err := relayRead(ctx, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id, LastTry: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	allocation := answer.GetAllocation()
 	if on := allocation.GetHostId(); on != "" && on != a.settings().HostID {
-		return a.elsewhere(id, on)
+		return nil, a.elsewhere(allocation.GetId(), on)
 	}
-	state := bursarv1.AllocationState_name[int32(allocation.GetState())]
-	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s: %s: want an engine that runs on this host", id, state))
+	if grant, held := a.held(allocation.GetId()); held {
+		return grant, nil
+	}
+	state := strings.ToLower(strings.TrimPrefix(allocation.GetState().String(), "ALLOCATION_STATE_"))
+	return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s is %s: want an engine that runs on this host", allocation.GetId(), state))
 }
 
 // elsewhere refuses a call about another host's allocation.

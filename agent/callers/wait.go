@@ -71,7 +71,7 @@ func (a *API) wait(ctx context.Context, request *bursarv1.WaitRequest) (*bursarv
 				return nil, noAnswer(err)
 			}
 			continue
-		case request.GetReady() && a.isReady(known):
+		case request.GetReady() && a.isReady(known), request.GetLeaderEnd() && known.GetLeaderEnd() != nil:
 			return &bursarv1.WaitResponse{Allocation: known}, nil
 		}
 		select {
@@ -116,7 +116,7 @@ func (a *API) waitUpstream(ctx context.Context, request *bursarv1.WaitRequest) (
 		a.state.Locked(func(*tracker.Tracker) { answered = a.state.Answered.Next() })
 		answer, err := relayRead(ctx, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: request.GetId()})
 		now := answer.GetAllocation()
-		if err != nil || hasEnded(now) || request.GetReady() && a.isReady(now) {
+		if err != nil || hasEnded(now) || request.GetReady() && a.isReady(now) || request.GetLeaderEnd() && now.GetLeaderEnd() != nil {
 			return &bursarv1.WaitResponse{Allocation: now}, err
 		}
 		select {

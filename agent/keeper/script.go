@@ -66,11 +66,11 @@ func describeScript(script []byte, err error) error {
 	}
 	switch errno { //nolint:exhaustive // the others are not the script's fault
 	case unix.ENOENT, unix.ENOTDIR:
-		return &refusal{FieldScript, named, "an interpreter in its first line that is there", err}
+		return &refusal{FieldScript, named, wantScriptsInterpreter, err}
 	case unix.EACCES, unix.EPERM:
-		return &refusal{FieldScript, named, "an interpreter in its first line that its user may execute, and a host where programs in memory may be executed", err}
+		return &refusal{FieldScript, named, wantScriptExecutable, err}
 	case unix.ENOEXEC, unix.ELIBBAD:
-		return &refusal{FieldScript, named, "a text whose first line is #! and the path of its interpreter, or a program of this machine", err}
+		return &refusal{FieldScript, named, wantScript, err}
 	case unix.E2BIG:
 		return &refusal{FieldCommand, "", "fewer or shorter arguments and environment", err}
 	}

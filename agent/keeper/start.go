@@ -112,7 +112,7 @@ func (e *engine) find(spec Spec) (err error) {
 		return nil
 	}
 	if e.program.path, err = find(spec.Command[0], spec.Environment); err != nil {
-		return &refusal{FieldCommand, spec.Command[0], "an absolute path, or a program in the PATH of environment", err}
+		return &refusal{FieldCommand, spec.Command[0], wantProgram, err}
 	}
 	e.program.starts = e.program.path
 	return nil
@@ -193,17 +193,17 @@ func describe(named, program string, err error) error {
 	switch errno { //nolint:exhaustive // the others are not the program's fault
 	case unix.ENOENT:
 		if _, statErr := os.Stat(program); statErr == nil {
-			return &refusal{FieldCommand, named, "a program whose interpreter is there", err}
+			return &refusal{FieldCommand, named, wantInterpreter, err}
 		}
-		return &refusal{FieldCommand, named, "a program that is there", errno}
+		return &refusal{FieldCommand, named, wantThere, errno}
 	case unix.EACCES, unix.EPERM:
-		return &refusal{FieldCommand, named, "a program that its user may execute", errno}
+		return &refusal{FieldCommand, named, wantExecutable, errno}
 	case unix.ENOEXEC, unix.ELIBBAD:
-		return &refusal{FieldCommand, named, "a program of this machine, or a script whose first line is #! and its interpreter", errno}
+		return &refusal{FieldCommand, named, wantOfMachine, errno}
 	case unix.E2BIG:
 		return &refusal{"command", named, "fewer or shorter arguments and environment", errno}
 	case unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.ETXTBSY:
-		return &refusal{FieldCommand, named, "a program that is there and can be executed", errno}
+		return &refusal{FieldCommand, named, wantRegular, errno}
 	}
 	return err
 }

@@ -71,6 +71,17 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 			if s.Field != test.field || s.Value != test.value || s.Want == "" || !strings.Contains(s.Error, test.say) || s.PID != 0 {
 				t.Errorf("%+v", s)
 			}
+			fault := keeper.NoFault
+			switch {
+			case s.Field != keeper.FieldCommand:
+			case strings.Contains(s.Error, "no such file"), strings.Contains(s.Error, "PATH"), strings.Contains(s.Error, "relative"):
+				fault = keeper.NotFound
+			default:
+				fault = keeper.NotExecutable
+			}
+			if s.Fault() != fault {
+				t.Errorf("fault %d, want %d: %+v", s.Fault(), fault, s)
+			}
 			if err := k.cmd.Wait(); k.cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("the keeper: %v", err)
 			}

@@ -42,6 +42,8 @@ const (
 type FieldError struct {
 	Field, Value, Want string
 	Err                error
+	// Fault is set if the program could not be executed.
+	Fault keeper.Fault
 }
 
 func (e *FieldError) Error() string {
@@ -179,7 +181,7 @@ func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 		spec.Log.Keep = int(*r.Logs.Keep)
 	}
 	if len(spec.Command) == 0 || spec.Command[0] == "" {
-		return keeper.Spec{}, &FieldError{keeper.FieldCommand, "", "an absolute path, or a program in the PATH of environment", errors.New("is empty")}
+		return keeper.Spec{}, &FieldError{Field: keeper.FieldCommand, Want: "an absolute path, or a program in the PATH of environment", Err: errors.New("is empty")}
 	}
 	if spec.Log.Directory == "" {
 		spec.Log.Own = true
@@ -264,7 +266,7 @@ func readStarted(ctx context.Context, from *os.File) (keeper.Started, error) {
 	case err != nil:
 		return keeper.Started{}, fmt.Errorf("keeper: %w", err)
 	case started.Error != "" && started.Field != "":
-		return keeper.Started{}, &FieldError{started.Field, started.Value, started.Want, errors.New(started.Error)}
+		return keeper.Started{}, &FieldError{started.Field, started.Value, started.Want, errors.New(started.Error), started.Fault()}
 	case started.Error != "":
 		return keeper.Started{}, fmt.Errorf("keeper: %s", started.Error)
 	}

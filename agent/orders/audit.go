@@ -7,6 +7,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/launch"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -53,6 +55,22 @@ func reasonOf(err error) string {
 		}
 	}
 	return wrong.Message()
+}
+
+// faultOf is what is wrong with the program of a launch, if that is why nothing was executed.
+func faultOf(err error) bursarv1.LaunchFault {
+	wrong, _ := errors.AsType[*launch.FieldError](err)
+	if wrong == nil {
+		return bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED
+	}
+	switch wrong.Fault {
+	case keeper.NotFound:
+		return bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND
+	case keeper.NotExecutable:
+		return bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE
+	case keeper.NoFault:
+	}
+	return bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED
 }
 
 // isShown reports whether people elsewhere hear the value of a field. Of a script the field has the

@@ -1,10 +1,15 @@
 package orders
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/launch"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -94,5 +99,20 @@ func TestOrdersHaveAuditRecords(t *testing.T) {
 	defer r.log.mu.Unlock()
 	if strings.Contains(r.log.text.String(), "hunter2") {
 		t.Errorf("the log has it: %s", r.log.text.String())
+	}
+}
+
+// A caller elsewhere ends as a shell does if its program is not there, so the fault goes along.
+func TestTheFaultOfAProgramGoesAlong(t *testing.T) {
+	for fault, want := range map[keeper.Fault]bursarv1.LaunchFault{
+		keeper.NoFault: bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED, keeper.NotFound: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND,
+		keeper.NotExecutable: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE,
+	} {
+		r := newRig(t, standard())
+		r.engines.fails = connect.NewError(connect.CodeInvalidArgument, &launch.FieldError{Field: "command[0]", Value: "x", Want: "y", Err: errors.New("is not there"), Fault: fault})
+		r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}})
+		if answer := r.next(t); answer.GetFailed() == nil || answer.GetFailed().GetFault() != want {
+			t.Errorf("%v; want the fault %s", answer, want)
+		}
 	}
 }

@@ -18,6 +18,7 @@ type engines struct {
 	begins func(ctx context.Context) error
 	// stopping is the context of the last stop, which its order was sent before.
 	stopping context.Context
+	fails    error // what Launch says; nil: it launches
 
 	mu       sync.Mutex
 	launched []engine.Launch // guarded by mu
@@ -34,6 +35,9 @@ func (e *engines) Launch(ctx context.Context, l engine.Launch) (*bursarv1.Alloca
 	e.mu.Lock()
 	e.launched = append(e.launched, l)
 	e.mu.Unlock()
+	if e.fails != nil {
+		return nil, "", e.fails
+	}
 	active, err := l.Coordinator.Confirm(ctx, &bursarv1.ConfirmRequest{Id: l.Request.GetId(), Process: &bursarv1.Process{Pid: 7, StartTime: 1}})
 	return active, "/log/" + l.Request.GetId(), err
 }

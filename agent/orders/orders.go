@@ -260,7 +260,7 @@ func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 	t.auditLaunch(key.id, about, err)
 	if err != nil {
 		answer = t.answer(order)
-		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err)}}
+		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err), Fault: faultOf(err)}}
 	}
 	t.end(key, answer)
 	t.tell(ctx, answer)

@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// peerListener accepts connections whose user the kernel names. A user who opens them somewhat too
-// fast is kept waiting: they are parked.
+// peerListener accepts connections with the user that the kernel reports. The connections of a user
+// who opens them somewhat too fast are parked for a while.
 type peerListener struct {
 	net.Listener
 
@@ -29,7 +29,7 @@ type peerListener struct {
 	parked   atomic.Int64
 }
 
-// accepted is what Accept returns.
+// accepted is a result of Accept.
 type accepted struct {
 	conn net.Conn
 	err  error
@@ -50,7 +50,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept. Connections that are parked are closed at the end of their time.
+// Close ends Accept. Parked connections are closed at the end of their time.
 func (l *peerListener) Close() error {
 	l.close.Do(func() {
 		close(l.closed)
@@ -65,7 +65,7 @@ func (l *peerListener) Close() error {
 	return l.Listener.Close() //nolint:wrapcheck // it is the listener's
 }
 
-// pass has Accept return a connection or an error. It reports false if nobody accepts any more.
+// pass makes Accept return a connection or an error. It returns false if the listener is closed.
 func (l *peerListener) pass(next accepted) bool {
 	select {
 	case l.accepted <- next:
@@ -78,25 +78,25 @@ func (l *peerListener) pass(next accepted) bool {
 	}
 }
 
-// peerConn is a connection of a user. The user's name and rights are looked up for every request,
-// because they may change while the connection lives.
+// peerConn is a connection of a user. Every request looks up the user's name and rights, because
+// these may change while the connection lives.
 type peerConn struct {
 	*admission.Connection
 
-	peer    *unix.Ucred // nil: it is anybody's, over TCP
+	peer    *unix.Ucred // nil over TCP, where the user is unknown
 	local   *Caller     // over TCP
 	process *Process
 }
 
-// Close also closes what is known of the peer's process.
+// Close also closes the Process of the peer.
 func (c *peerConn) Close() error {
 	c.process.close()
 	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
 }
 
-// acceptAll takes connections until the listener is closed. One whose caller cannot be known, has
-// too many, or opens them far too fast, is closed and passed over. All callers wait for this loop,
-// so it takes a few microseconds for each connection of any user: it looks up no process, and no
+// acceptAll takes connections until the listener is closed. It closes and skips a connection whose
+// caller is unknown, has too many, or opens them far too fast. All callers wait for this loop, so
+// it takes only a few microseconds for each connection of any user: it looks up no process, and no
 // name of a user who opens connections too fast.
 func (l *peerListener) acceptAll() {
 	for {
@@ -107,9 +107,9 @@ func (l *peerListener) acceptAll() {
 	}
 }
 
-// next takes the next connection. While connections wait, they are taken without the runtime's
-// poller, which costs several times as much as the rest. A user who opens them as fast as possible
-// then does not fill the queue for others.
+// next takes the next connection. While connections wait, it takes them without the runtime's
+// poller, which costs several times as much as the rest. So a user who opens them as fast as
+// possible does not fill the queue for others.
 func (l *peerListener) next() error {
 	if listener, is := l.Listener.(syscall.Conn); is {
 		switch fd, err := acceptWaiting(listener); {
@@ -132,7 +132,7 @@ func (l *peerListener) next() error {
 	return nil
 }
 
-// acceptWaiting takes a connection that waits. The error is unix.EAGAIN if none does.
+// acceptWaiting takes a waiting connection. The error is unix.EAGAIN if there is none.
 func acceptWaiting(listener syscall.Conn) (fd int, err error) {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -153,24 +153,23 @@ func acceptWaiting(listener syscall.Conn) (fd int, err error) {
 }
 
 const (
-	// parkTime is how long a connection of a user who opens them too fast may wait for its turn.
-	// What would wait longer is closed.
+	// parkTime is how long a connection of a user who opens them too fast may wait for its turn. A
+	// connection that would wait longer is closed.
 	parkTime = 500 * time.Millisecond
-	// maxParked is how many connections of all users may be parked: each takes a descriptor, and
-	// nothing else.
+	// maxParked bounds the parked connections of all users: each takes only a descriptor.
 	maxParked = 1024
 )
 
-// incoming is a connection that was accepted and of which nothing was read.
+// incoming is an accepted connection from which nothing was read.
 type incoming interface {
-	// peer is who has opened it, by the kernel.
+	// peer returns the credentials of the process that opened it, from the kernel.
 	peer() (*unix.Ucred, error)
-	// open makes a connection of it, or closes it.
+	// open converts it to a connection, or closes it.
 	open() (*net.UnixConn, error)
 	close()
 }
 
-// descriptor is one that the runtime's poller does not know.
+// descriptor is a connection that the runtime's poller does not know.
 type descriptor int
 
 func (d descriptor) peer() (*unix.Ucred, error) {
@@ -193,7 +192,7 @@ func (d descriptor) open() (*net.UnixConn, error) {
 
 func (d descriptor) close() { _ = unix.Close(int(d)) } // nothing was sent
 
-// opened is one that the runtime's poller knows.
+// opened is a connection that the runtime's poller knows.
 type opened struct{ *net.UnixConn }
 
 func (o opened) peer() (*unix.Ucred, error)   { return peercred.Of(o.UnixConn) }
@@ -227,8 +226,8 @@ func (l *peerListener) admit(conn incoming) {
 	}
 }
 
-// take has Accept return a connection that was accepted at a moment, in ticks after boot, unless
-// its user has too many.
+// take makes Accept return a connection that was accepted at at, in ticks after boot, unless its
+// user has too many.
 func (l *peerListener) take(conn incoming, peer *unix.Ucred, at uint64) {
 	unixConn, err := conn.open()
 	if err != nil {
@@ -251,7 +250,7 @@ type loopbackListener struct {
 	server *Server
 }
 
-// Accept returns the next connection. If there are too many, it is closed and passed over.
+// Accept returns the next connection. It closes and skips connections of a caller with too many.
 func (l *loopbackListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()

@@ -1,13 +1,12 @@
 // Package socket serves an agent's local API: on a Unix socket, which is made again if it is
-// removed, and on TCP over loopback if that is configured. It says which user makes a call, by
-// what the kernel says of the connection, and which process is at the other end. It bounds what
-// one user may have at a time: connections, requests, bytes. It bounds how long a request may take
-// to arrive, and each part of an answer to leave.
+// removed, and on TCP over loopback if that is configured. It finds the user of a call, and the
+// process at the other end, from the kernel's data about the connection. It bounds the connections,
+// requests and bytes of one user. It also bounds the time in which a request must arrive, and the
+// time for each write of an answer.
 //
-// It does not know what is served: the handler is handed in, and asks CallerOf and ProcessOf. It
-// does not say what a caller may do either, except which callers may act as anyone.
+// It does not know the API: its user passes in the handler, which calls CallerOf and ProcessOf. It
+// does not authorize calls either, but it knows the callers that may act as anyone.
 //
-// A Server's methods may be called by several goroutines at a time. Exceptions are Listen and
-// Serve, which are called once, in this order, and Check, which is called by one goroutine at a
-// time.
+// A Server's methods may be called by several goroutines at a time, with three exceptions: Listen
+// and Serve must be called once, in this order, and Check by one goroutine at a time.
 package socket

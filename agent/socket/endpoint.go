@@ -17,25 +17,24 @@ import (
 	"github.com/bursar/bursar/internal/sockdiag"
 )
 
-// endpoint is the agent's Unix socket, which is made again if it is removed while the agent runs.
+// endpoint is the agent's Unix socket. It is made again if it is removed while the agent runs.
 type endpoint struct {
 	options Options
 	path    string
-	// given: a service manager has made it, and may not have said its path.
+	// given: a service manager has made it, perhaps without telling its path.
 	given bool
-	// Of the measuring loop alone:
-	made fs.FileInfo // what was made on the path; nil: nothing that this agent knows
-	// who may connect, if it was given: what was found on the path; nil: not known
+	// Used only by the measuring loop:
+	made fs.FileInfo // the socket's file at the path; nil: not known
+	// owner and mode of a given socket, as found at the path; nil: not known
 	rules   fs.FileInfo
 	problem string // as last logged
 
 	mu      sync.Mutex
-	current net.Listener       // guarded by mu; the last that was made
-	serve   func(net.Listener) // guarded by mu; nil: nothing is served
+	current net.Listener       // guarded by mu; the latest one
+	serve   func(net.Listener) // guarded by mu; nil: not serving
 }
 
-// open returns the socket of a service manager as it is, or if there is none, one of the agent's
-// own.
+// open returns the socket of a service manager unchanged. If there is none, it makes one.
 func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 	configured := s.options.Where().Path
 	s.path = configured
@@ -60,8 +59,8 @@ func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// find reads the path of a socket that was given. If that is the file of another socket, an earlier
-// incarnation has made it, in place of one that was removed, and with the same mode.
+// find reads the path of a given socket. If the path has the file of another socket, an earlier
+// incarnation has made it in place of a removed one, with the same mode.
 func (s *endpoint) find(ctx context.Context) {
 	info, err := os.Lstat(s.path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -73,8 +72,9 @@ func (s *endpoint) find(ctx context.Context) {
 	}
 }
 
-// isGiven reports whether a file is that of the given socket, or may be. Systemd counts connections
-// to a socket until its service has started, so one is only made if the kernel does not tell.
+// isGiven reports whether a file is, or may be, that of the given socket. Systemd counts
+// connections to a socket until its service has started, so isGiven connects only if the kernel
+// does not tell.
 func (s *endpoint) isGiven(ctx context.Context, file fs.FileInfo) bool {
 	if given, is := s.options.Given.(*net.UnixListener); is {
 		stat, _ := file.Sys().(*syscall.Stat_t) // on Linux it always is
@@ -111,13 +111,13 @@ func (s *endpoint) listen(ctx context.Context) (listener *net.UnixListener, err 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), listener.Close())
 	}
-	// The service manager removes a socket that it has given. What is left of it shows the next
-	// incarnation its mode.
+	// The service manager removes a socket that it has given. If the file stays, the next
+	// incarnation can read its mode.
 	listener.SetUnlinkOnClose(!s.given)
 	return listener, nil
 }
 
-// serveBy says how to serve on another listener.
+// serveBy sets the function that serves on another listener.
 func (s *endpoint) serveBy(serve func(net.Listener)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,8 @@ func (s *endpoint) replaced(listener net.Listener) bool {
 	return is && ofPeers.Listener != s.current
 }
 
-// check makes the socket again if it is not there, and says why that fails; empty: it does not.
+// check makes the socket again if it is missing, and returns the reason if that fails; otherwise
+// empty.
 func (s *endpoint) check(ctx context.Context) (problem string) {
 	s.mu.Lock()
 	serving := s.serve != nil
@@ -156,7 +157,7 @@ func (s *endpoint) check(ctx context.Context) (problem string) {
 	return s.logProblem(ctx, "")
 }
 
-// use serves on a listener in place of the last that was made.
+// use serves on a listener in place of the latest one.
 func (s *endpoint) use(listener *net.UnixListener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,12 +169,12 @@ func (s *endpoint) use(listener *net.UnixListener) {
 	s.current = listener
 	s.serve(listener)
 	if own, is := before.(*net.UnixListener); is && before != s.options.Given {
-		own.SetUnlinkOnClose(false) // the path is another's now
-		_ = own.Close()             // it cannot be reached any more
+		own.SetUnlinkOnClose(false) // the path belongs to another socket now
+		_ = own.Close()             // no caller can reach it any more
 	}
 }
 
-// logProblem logs what is wrong, if that has changed.
+// logProblem logs a new problem.
 func (s *endpoint) logProblem(ctx context.Context, problem string) string {
 	if problem != s.problem && problem != "" {
 		s.options.Log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))

@@ -44,7 +44,7 @@ func asUser(t *testing.T, uid int, f func()) {
 	<-done
 }
 
-// flooded is a server whose callers' connections are accepted, with what it has looked up.
+// flooded is a server that accepts connections, and counts its lookups.
 type flooded struct {
 	*Server
 
@@ -122,8 +122,8 @@ func (f *flooded) connect(t *testing.T) (closed bool) {
 
 const stranger, honest = 65531, 65532
 
-// A user who connects as fast as possible is turned away before anything is looked up, of the
-// process or of the user. Others are served meanwhile.
+// A user who connects as fast as possible is refused before any lookup of the process or of the
+// user. Others are served at the same time.
 func TestFloodOfConnectionsIsClosedBeforeAnythingIsLookedUp(t *testing.T) {
 	f := newFlooded(t, nil)
 	limits := Limits(50, 200, 64)

@@ -78,7 +78,7 @@ func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	}
 }
 
-// All callers over TCP may do the same. One of them must not take what another may have.
+// Callers over TCP have the same rights. One of them must not use up the share of another.
 func TestCallersOverLoopbackCountByUser(t *testing.T) {
 	s := newServer(http.NotFoundHandler())
 	owners := map[uint16]uint32{1: stranger, 2: stranger, 3: honest}

@@ -18,11 +18,10 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// Refuse makes the error of a setting that cannot be used: its name, its value, and what is
-// wanted.
+// Refuse makes the error of an unusable setting from its name, its value, and the wanted value.
 type Refuse func(field, value, want string) error
 
-// InUseError says that another process serves on the path of the agent's socket.
+// InUseError says that another process serves at the path of the agent's socket.
 type InUseError struct {
 	Path string
 }
@@ -31,10 +30,10 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("socket %s: another agent serves it: stop that one, or give this one a socket of its own", e.Path)
 }
 
-// listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
+// listenUnix serves at a path, in place of a socket that a killed agent left behind.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string, refuse Refuse) (*net.UnixListener, error) {
 	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil {
-		// all callers must get there
+		// all callers need access
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
 	if err := CheckFolder(path, refuse); err != nil {
@@ -56,8 +55,8 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	return listener, nil
 }
 
-// listenClosed serves on a path to which no other user can connect yet: the kernel makes a
-// socket's file with the mode that the socket has when it is bound, less the umask.
+// listenClosed serves at a path to which no other user can connect yet. The kernel makes a socket's
+// file with the mode of the socket when it is bound, less the umask.
 func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 		var changed error
@@ -75,17 +74,18 @@ func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unixListener, nil
 }
 
-// CheckFolder refuses the folder of a socket in which another user could put one in place of the
-// agent's, and get what callers send. Root's agent serves all users: nobody else may own its folder
-// or write there, except in one of root's as /tmp, where no user can remove what is another's: who
-// takes the path there first keeps the agent from starting, and clients refuse to talk to them. One
-// that is not there yet is not checked.
+// CheckFolder refuses a folder in which another user could replace the agent's socket, and get the
+// requests of callers. Root's agent serves all users. So its folder and the folders above must
+// belong to root, and no other user may write there. The exception is a folder of root with the
+// sticky bit such as /tmp, where no user can remove another's files: a user who takes the path
+// first only keeps the agent from starting, and clients refuse to talk to that user's socket. A
+// missing folder is not checked.
 func CheckFolder(path string, refuse Refuse) error {
 	if os.Geteuid() == 0 {
 		err := regularfile.Guarded(filepath.Dir(path), 0)
 		wrong, is := errors.AsType[*regularfile.GuardError](err)
 		if is && wrong.Owner == 0 && wrong.Mode&fs.ModeSticky != 0 {
-			// the folder itself: on the way to it that is no error
+			// this holds for the folder itself; for one above it, a sticky bit is no error
 			return nil
 		}
 		if is {
@@ -109,7 +109,7 @@ func CheckFolder(path string, refuse Refuse) error {
 	return nil
 }
 
-// removeStale removes a socket on which no process listens. Anything else on the path is an error.
+// removeStale removes a socket without a listening process. Any other file at the path is an error.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +138,7 @@ func removeStale(ctx context.Context, path string) error {
 	}
 }
 
-// setAccess sets who may connect.
+// setAccess sets which users may connect.
 func setAccess(path string, mode fs.FileMode, group string, refuse Refuse) error {
 	if group != "" {
 		number, err := GroupNumber(group, refuse)
@@ -155,8 +155,8 @@ func setAccess(path string, mode fs.FileMode, group string, refuse Refuse) error
 	return nil
 }
 
-// chmodSocket sets the mode of a socket and of nothing else: the folder's owner may have put a
-// link to another file there by now.
+// chmodSocket sets the mode of a socket and of nothing else: the folder's owner may have put a link
+// to another file there.
 func chmodSocket(path string, mode fs.FileMode) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -174,8 +174,8 @@ func chmodSocket(path string, mode fs.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
-// GroupNumber is the number of a group of this machine. The group is given by its name, or by its
-// number if no group has that for a name.
+// GroupNumber returns the number of a group of this machine. group is its name, or its number if no
+// group has that as its name.
 func GroupNumber(group string, refuse Refuse) (int, error) {
 	found, err := user.LookupGroup(group)
 	if err != nil {

@@ -19,20 +19,19 @@ import (
 // Caller is the user at the other end of a connection.
 type Caller struct {
 	Actor identity.Actor
-	// Header is the actor as it is passed on.
+	// Header is the encoded actor for forwarded calls.
 	Header string
 	UID    uint32
-	// Trusted callers may act as anyone, and confirm processes of others.
+	// Trusted callers may act as anyone, and may confirm other users' processes.
 	Trusted bool
-	// TCP: it may be anybody on this machine.
+	// TCP: the user is unknown, and may be any on this machine.
 	TCP bool
-	// account is what the caller's requests and connections count on; none, if the caller is
-	// trusted.
+	// account is the account of the caller's requests and connections; none for a trusted caller.
 	account admission.Caller
 }
 
-// GroupOf is the group of the process at the other end of the connection that a call came over;
-// false: that is not known.
+// GroupOf returns the group of the process at the other end of a call's connection; false if it is
+// not known.
 func GroupOf(ctx context.Context) (gid uint32, ok bool) {
 	peer, ok := ctx.Value(peerKey{}).(*unix.Ucred)
 	if !ok {
@@ -43,8 +42,7 @@ func GroupOf(ctx context.Context) (gid uint32, ok bool) {
 
 type callerKey struct{}
 
-// CallerOf returns who made the call that a context belongs to; nil: the call came over no
-// connection.
+// CallerOf returns the caller of a context's call; nil if the call has no connection.
 func CallerOf(ctx context.Context) *Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
@@ -55,8 +53,8 @@ func WithCaller(ctx context.Context, c *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// Counted is what a call of the caller counts on. A call that came over no connection is this
-// process's own.
+// Counted returns the account of the caller's calls. A call without a connection is this process's
+// own.
 func (c *Caller) Counted() admission.Caller {
 	if c == nil {
 		return admission.Caller{}
@@ -64,27 +62,27 @@ func (c *Caller) Counted() admission.Caller {
 	return c.account
 }
 
-// Peers knows the callers by what the kernel says of their connections.
+// Peers finds the callers by the kernel's data about their connections.
 type Peers struct {
 	hostID string
 	self   uint32
 	users  *localuser.Users
-	// dialer is the user at the remote end of a connection of TCP within this machine.
+	// dialer returns the user at the remote end of a TCP connection within this machine.
 	dialer func(remote, local netip.AddrPort) (uid uint32, err error)
 
 	mu      sync.Mutex
 	trusted []string // guarded by mu; names and uids
-	// callers are the last ones, by uid. Guarded by mu.
+	// callers caches the latest callers, by uid. Guarded by mu.
 	callers map[uint32]peer
 }
 
-// peer is a caller, and the user that it was made of.
+// peer is a caller, and the user from which it was made.
 type peer struct {
 	caller *Caller
 	user   *localuser.User
 }
 
-// newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are
+// newPeers returns the callers of an agent on a host, which runs as the user self. trusted are
 // names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	p := &Peers{hostID: hostID, self: self, trusted: trusted, dialer: sockdiag.Owner, callers: make(map[uint32]peer)}
@@ -92,7 +90,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	return p
 }
 
-// Trust replaces the list of users who may act as anyone. It counts from the next request on.
+// Trust replaces the list of users who may act as anyone, from the next request on.
 func (p *Peers) Trust(users []string) {
 	p.mu.Lock()
 	p.trusted = users
@@ -101,12 +99,12 @@ func (p *Peers) Trust(users []string) {
 	p.users.Forget()
 }
 
-// Caller returns a user of this machine with what they may do: act as themselves, or if they are
-// trusted, as anyone. Each of them, also root, is only a submitter on this host: a coordinator
-// grants an agent's callers no more.
+// Caller returns a user of this machine with its rights: to act as itself, or as anyone if it is
+// trusted. Each of them, also root, is only a submitter on this host: a coordinator grants an
+// agent's callers no more.
 //
-// The only error is *localuser.UnsureError. The caller then may do nothing: it has the account of
-// the refused request.
+// The only error is *localuser.UnsureError. Then the caller has no rights. It only has the account
+// of the refused request.
 func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
 	user, err := p.users.Of(ctx, uid)
 	if err != nil {
@@ -125,7 +123,7 @@ func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
 	return c, nil
 }
 
-// unsure is a uid of which nobody knows now which user is charged for it.
+// unsure returns the caller of a uid whose charged user is unknown now.
 func (p *Peers) unsure(uid uint32) *Caller {
 	name := localuser.UIDPrefix + strconv.FormatUint(uint64(uid), 10)
 	return &Caller{
@@ -134,7 +132,7 @@ func (p *Peers) unsure(uid uint32) *Caller {
 	}
 }
 
-// withoutLookup returns a user as far as they are known without asking a directory of users.
+// withoutLookup returns a user as far as it is known without a query to a directory of users.
 func (p *Peers) withoutLookup(uid uint32) *Caller {
 	user, err := p.users.WithoutLookup(uid)
 	if err != nil {
@@ -145,7 +143,7 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	return p.callerLocked(uid, user)
 }
 
-// connecting is the account of a connection of a user before it is taken.
+// connecting returns the account of a user's connection before it is taken.
 func (p *Peers) connecting(uid uint32) admission.Caller {
 	if uid == 0 || uid == p.self {
 		return admission.Caller{}
@@ -156,7 +154,7 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	return p.counted(uid)
 }
 
-// counted is the account of a user as long as no name is looked up.
+// counted returns the account of a user without a look-up of the name.
 func (p *Peers) counted(uid uint32) admission.Caller {
 	account := p.users.Account(uid)
 	return admission.Caller{ID: "user/" + account, Name: account + "@" + p.hostID}
@@ -174,7 +172,7 @@ func (p *Peers) callerLocked(uid uint32, u *localuser.User) *Caller {
 	return NewCaller(actor, uid, u.Account())
 }
 
-// loopback is the caller over TCP, if that is allowed.
+// loopback returns the caller over TCP, if that is allowed.
 func (p *Peers) loopback() *Caller {
 	c := NewCaller(identity.Actor{
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
@@ -184,8 +182,8 @@ func (p *Peers) loopback() *Caller {
 	return c
 }
 
-// dialed is the caller at the other end of a connection over TCP. It may do what all of these may,
-// and counts on the user who has opened the connection, if the kernel still knows that.
+// dialed returns the caller at the other end of a TCP connection. It has the rights of all TCP
+// callers, and counts on the user who has opened the connection, if the kernel still knows it.
 func (p *Peers) dialed(local *Caller, conn net.Conn) *Caller {
 	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
@@ -201,8 +199,7 @@ func (p *Peers) dialed(local *Caller, conn net.Conn) *Caller {
 	return &c
 }
 
-// NewCaller returns a caller with the uid, whose use is counted on an account unless they are
-// trusted.
+// NewCaller returns a caller with the uid. Its use counts on the account unless it is trusted.
 func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
 	c := &Caller{Actor: actor, Header: actor.Encode(), UID: uid, Trusted: actor.Anyone}
 	if !c.Trusted {
@@ -227,7 +224,7 @@ func (p *Peers) isTrustedLocked(uid uint32, u *localuser.User) bool {
 	})
 }
 
-// isListed reports whether the digits of a uid are trusted, whoever has them.
+// isListed reports whether the digits of a uid are trusted, whatever user has them.
 func (p *Peers) isListed(uid uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// A directory of users that is away for a while must not make strangers of those who were known,
-// nor for long of others.
+// An outage of the user directory must not make strangers of known users, and of others only for a
+// short time.
 func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := peersOf([]string{"ecm"})
@@ -230,7 +230,7 @@ func peersOf(trusted []string) *Peers {
 	return p
 }
 
-// callerOf is a user who is known for sure.
+// callerOf returns a caller with a known user.
 func callerOf(t *testing.T, p *Peers, uid uint32) *Caller {
 	t.Helper()
 	c, err := p.Caller(t.Context(), uid)
@@ -279,8 +279,8 @@ func TestSubordinateIDsLeaveLookupsToOthers(t *testing.T) {
 	})
 }
 
-// A request of a uid of which nobody can say whether it is an account is refused, and may be tried
-// again: neither the owner of its range nor the uid is charged for its engines.
+// If the directory cannot say whether a uid is an account, a request of it is refused and may be
+// repeated: neither the owner of its range nor the uid is charged for its engines.
 func TestARequestOfAnUnknownUserInARangeIsRefused(t *testing.T) {
 	served := 0
 	s := newServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))

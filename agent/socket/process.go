@@ -18,11 +18,11 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Process is the process at the other end of a connection. It shows in which pid namespace a
-// caller's pids are: a container that has the agent's socket knows its processes by other numbers.
+// Process is the process at the other end of a connection. It shows the pid namespace of the
+// caller's pids: a container with the agent's socket knows its processes by other numbers.
 type Process struct {
 	find func(ctx context.Context) (host.View, error)
-	// identify says which process it is; nil: that is not known.
+	// identify returns the identity of the process; nil: not known.
 	identify func() (host.Identity, error)
 
 	mu     sync.Mutex
@@ -30,28 +30,27 @@ type Process struct {
 	closed bool       // guarded by mu; the connection is
 }
 
-// View says how a process sees others. host.ErrNoProcess: no process has the pid.
+// View returns how a process sees others. host.ErrNoProcess: no process has the pid.
 type View func(pid int32) (host.View, error)
 
-// Identify says which process has a pid. host.ErrNoProcess: none has.
+// Identify returns the process with a pid. host.ErrNoProcess: there is none.
 type Identify func(pid int32) (host.Identity, error)
 
 type processKey struct{}
 
-// WithProcess returns the context of a call that the process makes.
+// WithProcess returns the context of a call by the process.
 func WithProcess(ctx context.Context, p *Process) context.Context {
 	return context.WithValue(ctx, processKey{}, p)
 }
 
-// ProcessOf returns the process at the other end of the connection that a call came over; nil: it
-// came over none.
+// ProcessOf returns the process at the other end of a call's connection; nil if there is no
+// connection.
 func ProcessOf(ctx context.Context) *Process {
 	p, _ := ctx.Value(processKey{}).(*Process)
 	return p
 }
 
-// Seen returns how the peer sees processes, or a refusal which says that the agent cannot tell and
-// what to do.
+// Seen returns how the peer sees processes, or a refusal with advice if the agent cannot tell.
 func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	if p == nil {
 		return host.View{}, nil
@@ -77,9 +76,9 @@ func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	return view, nil
 }
 
-// Identity says which process it is, by its numbers on this machine. It is asked for while the call
-// is under way: once the process has ended, and its connection with it, nobody knows any more. The
-// error says why it is not known.
+// Identity returns the identity of the process on this machine. It must be called while the call is
+// in flight: once the process and its connection have ended, its identity is lost. The error says
+// why it is not known.
 func (p *Process) Identity() (host.Identity, error) {
 	if p == nil || p.identify == nil {
 		return host.Identity{}, errUnseenPeer
@@ -106,14 +105,15 @@ var (
 	errEndedPeer  = errors.New("the process that connected has ended")
 )
 
-// UnseenProcess is one in a pid namespace that this process does not see.
+// UnseenProcess returns a process in a pid namespace that this process does not see.
 func UnseenProcess() *Process {
 	return &Process{find: func(context.Context) (host.View, error) { return host.View{}, errUnseenPeer }}
 }
 
-// connectedProcess is the process that connected to a Unix socket, and was accepted so many ticks
-// after the boot. It is looked up when it is needed: most connections never need it. By then its
-// pid may be another's, so the look-up holds the process that connected by a pidfd.
+// connectedProcess returns the process that connected to a Unix socket, and was accepted so many
+// ticks after the boot. The look-up happens when it is needed: most connections never need it. By
+// then another process may have its pid, so the look-up holds the process that connected by a
+// pidfd.
 func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted uint64) *Process {
 	if pid == 0 {
 		return UnseenProcess()
@@ -150,7 +150,7 @@ func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted uint64
 			return seen, err
 		}
 		ended := held != nil && unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH
-		if !ended && !sure { // its pid may have become another's before it was held
+		if !ended && !sure { // another process may have got its pid before
 			ended, err = startedAfter(s.options.Identify, pid, accepted)
 		}
 		if ended {
@@ -163,8 +163,8 @@ func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted uint64
 	}}
 }
 
-// startedAfter reports whether the process that has a pid now has started after a moment, in ticks
-// after boot. The one that was there at that moment has ended then.
+// startedAfter reports whether the process with a pid has started after a moment, in ticks after
+// boot. Then the process that had the pid at that moment has ended.
 func startedAfter(identify Identify, pid int32, moment uint64) (bool, error) {
 	found, err := identify(pid)
 	switch {
@@ -176,8 +176,8 @@ func startedAfter(identify Identify, pid int32, moment uint64) (bool, error) {
 	return found.StartTime > moment, nil
 }
 
-// holdPeer returns a pidfd of the process that connected; nil: this kernel has none. sure is false
-// if it may be another one's, which has its pid now.
+// holdPeer returns a pidfd of the process that connected; nil if this kernel has none. sure is
+// false if it may belong to another process that has the pid now.
 func holdPeer(conn *net.UnixConn, pid int32) (held *os.File, sure bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -200,20 +200,20 @@ func holdPeer(conn *net.UnixConn, pid int32) (held *os.File, sure bool, err erro
 		return nil, false, nil
 	case errors.Is(peerErr, unix.EMFILE), errors.Is(peerErr, unix.ENFILE):
 		return nil, false, fmt.Errorf("peer: %w", peerErr)
-	default: // the kernel has several for one that has been waited for
+	default: // the kernel has several errors for a process that was waited for
 		return nil, false, errEndedPeer
 	}
 }
 
-// dialedProcess is the process that connected over TCP: the one that has the other end open. It is
-// looked up when it is needed.
+// dialedProcess returns the process that connected over TCP: the holder of the other end. The
+// look-up happens when it is needed.
 func (s *Server) dialedProcess(conn net.Conn) *Process {
 	return &Process{find: func(ctx context.Context) (host.View, error) {
 		select {
-		case s.lookups <- struct{}{}: // each reads the table of all open files
+		case s.lookups <- struct{}{}: // each look-up reads the table of all open files
 			defer func() { <-s.lookups }()
 		case <-ctx.Done():
-			return host.View{}, ctx.Err() //nolint:wrapcheck // says all
+			return host.View{}, ctx.Err() //nolint:wrapcheck // it is complete
 		}
 		other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 		own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())

@@ -21,71 +21,71 @@ import (
 )
 
 const (
-	// receiveBuffer is how much a connection of HTTP/2 may send before it is read, in bytes.
+	// receiveBuffer is how many bytes an HTTP/2 connection may send before the server reads them.
 	receiveBuffer = 64 << 10
-	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants;
-	// idleTimeout how long one may say nothing between requests.
+	// headerTimeout and bodyTimeout bound the arrival of a request's header and body; idleTimeout
+	// the pause between requests.
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
 	// writeTimeout bounds each write: the connection of a peer that does not read is closed.
 	writeTimeout = 30 * time.Second
-	// shutdownQuick is how long calls under way have to end when the agent does; shutdownLong how
-	// long until they are cut off.
+	// shutdownQuick is how long calls in flight have to end when the agent does; shutdownLong is
+	// how long until they are cut off.
 	shutdownQuick = time.Second
 	shutdownLong  = 5 * time.Second
 )
 
-// Options say where an agent's local API is served, and for which users.
+// Options configure a Server.
 type Options struct {
 	HostID string
-	// Trusted are the users who may act as anyone, by names and uids. Root and this process's own
-	// user always may.
+	// Trusted are the users who may act as anyone, by names and uids. Root and the user of this
+	// process always may.
 	Trusted []string
-	// Limits bound what one user may ask. Settings are the settings that they come from, by the
-	// reason of a refusal. Refused counts refusals, by reason.
+	// Limits bound the requests of one user. Settings maps the reason of a refusal to the setting
+	// of its limit. Refused counts refusals, by reason.
 	Limits   admission.Limits
 	Settings map[string]string
 	Refused  *prometheus.CounterVec
-	// Where says where to serve, as configured now.
+	// Where returns the current addresses.
 	Where func() Where
 	// Given is the socket that a service manager has opened; nil: there is none.
 	Given net.Listener
-	// Refuse makes the error of a setting that cannot be used.
+	// Refuse makes the error of an unusable setting.
 	Refuse Refuse
-	// View says how a process sees others, by its pid in the process table Proc.
+	// View returns how a process sees others, by its pid in the process table Proc.
 	View View
 	Proc string
-	// Identify says which process has a pid now.
+	// Identify returns the process that has a pid now.
 	Identify Identify
-	// Handler is what is served: on the socket, or over TCP. Calls that wait for resources end
-	// with stopping.
+	// Handler returns the API's handler for the socket or for TCP. Calls that wait for resources
+	// end with stopping.
 	Handler func(stopping context.Context, socket bool) http.Handler
 	Log     *slog.Logger
 }
 
-// Where is where the API is served.
+// Where has the addresses of the API.
 type Where struct {
-	// Path is the Unix socket's, Mode and Group say who may connect. Group may be empty: this
-	// process's.
+	// Path is the Unix socket's; Mode and Group define which users may connect. An empty Group
+	// means this process's.
 	Path  string
 	Mode  fs.FileMode
 	Group string
-	// Loopback is an address to listen on with TCP; empty: none.
+	// Loopback is a TCP address to listen on; empty: none.
 	Loopback string
 }
 
 // Server is the local API: the Unix socket, and TCP on loopback if that is configured. Make it
 // with New.
 type Server struct {
-	// Peers are the callers, Admitted is what they have asked for.
+	// Peers finds the callers, Admitted counts their requests.
 	Peers    *Peers
 	Admitted *admission.Controller
 
 	options     Options
 	connections *admission.Connections
-	local       *Caller       // what all callers over TCP may do
-	lookups     chan struct{} // one element: a caller over TCP is being looked up
+	local       *Caller       // the caller of all calls over TCP
+	lookups     chan struct{} // one element during the look-up of a caller over TCP
 	endpoint    endpoint
 	listeners   []net.Listener
 	handlers    sync.WaitGroup
@@ -95,7 +95,7 @@ type Server struct {
 	stopWaiting, stopCalls context.CancelFunc
 }
 
-// New returns a server that serves nothing yet.
+// New returns a server that does not serve yet.
 func New(o Options) *Server {
 	s := &Server{
 		Peers:    newPeers(o.HostID, uint32(os.Geteuid()), o.Trusted), //nolint:gosec // a uid
@@ -138,11 +138,11 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Check makes the Unix socket again if it is not there, and says why that fails; empty: it does
-// not.
+// Check makes the Unix socket again if it is missing, and returns the reason if that fails;
+// otherwise empty.
 func (s *Server) Check(ctx context.Context) (problem string) { return s.endpoint.check(ctx) }
 
-// Serve answers until ctx ends, then lets the calls under way end.
+// Serve serves until ctx ends, then lets the calls in flight end.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range s.listeners {
@@ -181,20 +181,19 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// ofPeers accepts connections whose user the kernel names.
+// ofPeers accepts connections with the user that the kernel reports.
 func (s *Server) ofPeers(socket net.Listener) net.Listener {
 	return newPeerListener(socket, s)
 }
 
-// HTTP returns the server of one listener. What shows the inside of the agent is served on the
-// socket only.
+// HTTP returns the server of one listener. Only the socket serves the pages about the agent itself.
 func (s *Server) HTTP(socket bool) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // for gRPC clients
 	handler := s.options.Handler(s.stopping, socket)
 	if !socket {
-		// Pages in a browser are not the user who is trusted here.
+		// Pages in a browser do not act for the user that is trusted here.
 		handler = http.NewCrossOriginProtection().Handler(handler)
 	}
 	return &http.Server{
@@ -210,7 +209,7 @@ func (s *Server) HTTP(socket bool) *http.Server {
 	}
 }
 
-// peerKey has the credentials of a connection's other end.
+// peerKey is the key of the credentials of a connection's peer.
 type peerKey struct{}
 
 // connContext returns the context of a connection, with its user.
@@ -226,8 +225,8 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 	return s.connections.Context(ctx, conn)
 }
 
-// identified looks up the caller of a request, with their present rights. If that cannot be told,
-// it returns a caller with the account of the request, and the error.
+// identified looks up the caller of a request, with its current rights. If they cannot be
+// determined, it returns a caller with the account of the request, and the error.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller, error) {
 	c := CallerOf(r.Context()) // of a connection over TCP
 	var err error
@@ -242,9 +241,8 @@ func (s *Server) identified(r *http.Request) (*http.Request, *Caller, error) {
 	return r.WithContext(WithCaller(r.Context(), c)), c, err
 }
 
-// limited bounds how long a request may take to arrive, and how long each part of an answer may
-// take to leave. It does not bound how long a call takes, because requests may wait. It also
-// bounds how many requests come from one user.
+// limited bounds the arrival of a request and each write of its answer. It does not bound the time
+// of a call, because requests may wait. It also bounds the requests of one user.
 func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)

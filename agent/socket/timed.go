@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// timedBody removes the deadline for reading once the request is there, so that the connection can
-// wait for the answer as long as that takes. (http.Server's own ReadTimeout would cut off a
-// request that waits.)
+// timedBody removes the read deadline once the request has come, so that the connection can wait
+// for the answer as long as that takes. (http.Server's own ReadTimeout would cut off a request that
+// waits.)
 type timedBody struct {
 	io.ReadCloser
 
@@ -33,5 +33,5 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	case err != nil:
 		admission.CloseAfter(b.header, b.request)
 	}
-	return n, err //nolint:wrapcheck // as the body would say it
+	return n, err //nolint:wrapcheck // unchanged
 }

@@ -16,40 +16,40 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The format's versions. It grows when an older agent would misread the file.
+// The versions of the format. A new one is needed when an older agent would misread the file.
 const (
-	versionAlone = 1 // the file is all there is
-	versionLog   = 2 // what happened since is in a log
+	versionAlone = 1 // the file is the whole state
+	versionLog   = 2 // a log has the later changes
 	version      = versionLog
 )
 
-// maxSize is more than the records of 100,000 engines.
+// maxSize bounds the file. It is more than the records of 100,000 engines.
 const maxSize = 256 << 20
 
-// State is what is kept.
+// State is the content of the file.
 type State struct {
 	HostID string
-	// Incarnation is that of the agent that wrote the file.
+	// Incarnation is the incarnation of the agent that wrote the file.
 	Incarnation uint64
 	SavedAt     time.Time
-	// Log names the log that tells what happened since. It is empty if the file is all there is;
-	// then an agent without logs can read it.
+	// Log names the log of the later changes. It is empty if the file is the whole state; then an
+	// agent without logs can read it.
 	Log string
-	// CutOff is how many bytes at the log's end are of a change that was being written when the
+	// CutOff is how many bytes at the log's end belong to a change that was being written when the
 	// agent or the machine failed.
 	CutOff int
 
 	tracker.Snapshot
 }
 
-// DamagedError says that the content is not what was written.
+// DamagedError says that the content differs from the written one.
 type DamagedError struct {
 	Err error
 }
 
 func (e *DamagedError) Error() string { return "damaged: " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the fault.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
 // VersionError says that a newer agent wrote the file.
@@ -61,7 +61,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("written by a newer agent (format %d): want format %d or older, or an agent of that version", e.Got, e.Want)
 }
 
-// envelope is the file. Version comes first and means the same in every version.
+// envelope is the file. Version comes first and has the same meaning in every version.
 type envelope struct {
 	Version  int             `json:"version"`
 	Checksum string          `json:"checksum"` // CRC-32C of the compact state, in hex
@@ -124,7 +124,7 @@ func encodeAll[M proto.Message](messages []M) ([]json.RawMessage, error) {
 	return list, nil
 }
 
-// Decode reads what Encode wrote. The errors are *VersionError and *DamagedError.
+// Decode reads a content of Encode. The errors are *VersionError and *DamagedError.
 func Decode(content []byte) (State, error) {
 	var e envelope
 	if err := json.Unmarshal(content, &e); err != nil {

@@ -232,9 +232,8 @@ func FuzzDecodeSealed(f *testing.F) {
 	})
 }
 
-// A file that has lost pages, ends early, has a piece of itself twice, or other bytes in it is
-// refused or is still what was written: no engine comes out of it that was not there, and none is
-// missing.
+// A file with lost pages, an early end, a repeated piece, or changed bytes is refused or still has
+// the written state: no engine is added or lost.
 func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	content, err := statefile.Encode(state())
 	if err != nil {
@@ -252,7 +251,7 @@ func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	})
 }
 
-// damage does to content what disks and people do.
+// damage damages content as disks and people do.
 func damage(r *rapid.T, broken []byte) []byte {
 	if len(broken) == 0 {
 		return broken

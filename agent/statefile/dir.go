@@ -14,14 +14,14 @@ import (
 const (
 	fileName = "state.json"
 	lockFile = "lock"
-	// asideInfix is in the names of files that were set aside.
+	// asideInfix is a part of the names of files that were set aside.
 	asideInfix = ".aside-"
 )
 
-// ErrNone is returned by Load if nothing was saved yet.
+// ErrNone is the error of Load if no state was saved yet.
 var ErrNone = errors.New("no state saved yet")
 
-// InUseError says that another agent has the directory.
+// InUseError says that another agent uses the directory.
 type InUseError struct {
 	Dir string
 }
@@ -30,12 +30,11 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("state directory %s: another agent uses it: stop that one, or give this one a stateDir of its own", e.Dir)
 }
 
-// FolderError says that the directory is not there or cannot be used, until an operator changes
-// something.
+// FolderError says that the directory is missing or unusable until an operator changes something.
 type FolderError struct {
 	Path string
 	Want string
-	Err  error // names what could not be made, or is in the way
+	Err  error // names the part that cannot be made, or that is in the way
 }
 
 func (e *FolderError) Error() string { return "state directory: " + e.Err.Error() }
@@ -43,29 +42,29 @@ func (e *FolderError) Error() string { return "state directory: " + e.Err.Error(
 // Unwrap returns the cause.
 func (e *FolderError) Unwrap() error { return e.Err }
 
-// wantGuarded says what would be right if other users own the directory or a file in it, or may
-// write there.
+// wantGuarded describes a correct directory, for one that other users own or may write to, or that
+// has such a file.
 const wantGuarded = "a folder that nobody else can change or replace"
 
-// Dir is a directory with a state file, locked.
+// Dir is a locked directory with a state file.
 type Dir struct {
 	path string
 	lock *os.File
 	name *nameLock
 	log  openLog
-	// token is the identity token, as it was last read or set.
+	// token is the identity token, as last read or set.
 	token []byte
 }
 
 // Open makes the directory if it is missing, readable by its owner only, and locks it until Close.
-// The error is an *InUseError if another agent has it. It is a *FolderError if the directory
-// cannot be made, or if other users could change or replace it or what is in it. A directory that
-// was used before may be read-only.
+// The error is an *InUseError if another agent has it. It is a *FolderError if the directory cannot
+// be made, or if other users could change or replace it or its files. A directory that was used
+// before may be read-only.
 func Open(path string) (*Dir, error) {
 	if err := makeFolder(path); err != nil {
 		return nil, err
 	}
-	// first: an agent that has it may be about to take the other lock again
+	// first: an agent that holds it may be about to take the other lock again
 	name, err := lockName(path)
 	if err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func Open(path string) (*Dir, error) {
 
 // makeFolder makes the directory if it is missing, and refuses one that other users could change.
 func makeFolder(path string) error {
-	// Check the part that is there before more is made in it.
+	// Check the existing part before more is made in it.
 	if err := checkGuarded(path, path, regularfile.Guarded); err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// File is the path of the state file.
+// File returns the path of the state file.
 func (d *Dir) File() string { return filepath.Join(d.path, fileName) }
 
 // SetAside renames the state file and its logs, so that they can be examined, and returns the new

@@ -18,7 +18,7 @@ import (
 func flock(path string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory
 	if errors.Is(err, unix.EROFS) {
-		// What was saved can still be read, so that its engines are known.
+		// The saved state can still be read, so that its engines are known.
 		lock, err = os.Open(filepath.Join(path, lockFile)) //nolint:gosec // the configured directory
 	}
 	if err != nil {
@@ -34,8 +34,8 @@ func flock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// Intact reports whether the directory is still the one that is locked: neither it nor its lock
-// was removed or replaced.
+// Intact reports whether the locked directory is still in place: neither it nor its lock was
+// removed or replaced.
 func (d *Dir) Intact() bool {
 	ours, err := d.lock.Stat()
 	if err != nil {
@@ -65,25 +65,25 @@ func (d *Dir) restore() error {
 	return nil
 }
 
-// nameLock is a second lock, on the directory's name: removing the directory does not free it. It
-// is an abstract Unix socket, which the kernel removes with the process. Any user of the machine
-// can take such a name, so a name that another user has is no lock. Names belong to a network
-// namespace: an agent in another one is not kept out by it. A process that connects learns
-// whose it is. Its connection is closed at once: connections that wait would keep others from
+// nameLock is a second lock, on the directory's name: a removal of the directory does not release
+// it. It is an abstract Unix socket, which the kernel removes with the process. Any user of the
+// machine can take such a name, so a name that another user has is no lock. Names belong to a
+// network namespace: it does not exclude an agent in another one. A process that connects learns
+// its owner. The owner closes each connection at once: waiting connections would keep others from
 // asking.
 type nameLock struct {
 	listener *net.UnixListener // nil: another process has the name
-	closed   chan struct{}     // when no connections are closed any more
+	closed   chan struct{}     // closed when closeConnections has ended
 }
 
 const (
-	// askTries is how often the owner of a name is asked for, and askPause the time in between:
-	// others may ask at the same time.
+	// askTries is how often the owner of a name is asked, and askPause the pause between: others
+	// may ask at the same time.
 	askTries = 50
 	askPause = 10 * time.Millisecond
 )
 
-// lockName takes the name of a directory that is there. The error is an *InUseError.
+// lockName takes the name of an existing directory. The error is an *InUseError.
 func lockName(path string) (*nameLock, error) {
 	name, err := nameOf(path)
 	if err != nil {
@@ -101,11 +101,11 @@ func lockName(path string) (*nameLock, error) {
 	return &nameLock{}, nil
 }
 
-// askForOwner reports whether a process of this one's user has the name and takes connections, as
-// every agent does.
+// askForOwner reports whether a process of this process's user has the name and accepts
+// connections, as every agent does.
 func askForOwner(address *net.UnixAddr) bool {
 	for range askTries {
-		conn, err := net.DialUnix("unix", nil, address) // which never waits
+		conn, err := net.DialUnix("unix", nil, address) // this never waits
 		if errors.Is(err, unix.EAGAIN) {
 			<-time.After(askPause)
 			continue
@@ -120,7 +120,7 @@ func askForOwner(address *net.UnixAddr) bool {
 	return false
 }
 
-// closeConnections closes connections as they come.
+// closeConnections closes each new connection.
 func (l *nameLock) closeConnections() {
 	defer close(l.closed)
 	for {
@@ -145,9 +145,9 @@ func (l *nameLock) close() error {
 	return err //nolint:wrapcheck // the caller says what it is about
 }
 
-// nameOf is the same for every process that has the directory at this path, also after it was
-// removed and made again. It is another name in other roots and on other file systems, as
-// containers have them.
+// nameOf returns a name that is the same for every process with the directory at this path, also
+// after it was removed and made again. It differs in other roots and on other file systems, such as
+// those of containers.
 func nameOf(path string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err == nil {

@@ -31,16 +31,16 @@ const (
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // made once
 
-// changeText is a tracker.Change.
+// changeText is the JSON of a tracker.Change.
 type changeText struct {
 	Engines []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
 	Ended   []json.RawMessage `json:"ended,omitempty"`   // bursar.v1.EngineEnd
 	Gone    []string          `json:"gone,omitempty"`    // ids
-	// Left is of Engines. An agent that does not know it ignores it.
+	// Left belongs to Engines. An agent that does not know it ignores it.
 	Left map[string][]tracker.Left `json:"left,omitempty"`
 }
 
-// encodeRecord returns the record of a change, of whole blocks.
+// encodeRecord returns the record of a change, in whole blocks.
 func encodeRecord(log string, number uint32, c tracker.Change) ([]byte, error) {
 	text := changeText{Gone: c.Gone, Left: c.Left}
 	var err error
@@ -63,13 +63,13 @@ func encodeRecord(log string, number uint32, c tracker.Change) ([]byte, error) {
 	return record, nil
 }
 
-// recordChecksum is over all of a record but the checksum itself and what fills the line.
+// recordChecksum covers a record without the checksum itself and the blanks at its end.
 func recordChecksum(log string, record []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(log), castagnoli()), castagnoli(), record[8:])
 }
 
-// decodeRecord reads the record that content begins with. It is sound if its checksum is right;
-// size is that of its blocks.
+// decodeRecord reads the first record of content. sound says that its checksum is right; size is
+// the size of its blocks.
 func decodeRecord(log string, content []byte) (number uint32, text []byte, size int, sound bool) {
 	if len(content) < headerSize {
 		return 0, nil, 0, false
@@ -89,9 +89,9 @@ func decodeRecord(log string, content []byte) (number uint32, text []byte, size 
 	return fields[1], content[headerSize:end], int((end + blockSize) / blockSize * blockSize), true
 }
 
-// replay applies a log to the state that it follows. If the last record is not sound, it was being
-// written when the agent or the machine failed, and no caller was told that it is stored. If a
-// sound record follows one that is not, the log is damaged.
+// replay applies a log to its state. If the last record is not sound, it was being written when the
+// agent or the machine failed, and no caller was told that it is stored. If a sound record follows
+// one that is not, the log is damaged.
 func replay(s State, content []byte) (State, error) {
 	engines, ended := make(map[string]*bursarv1.Allocation), make(map[string]*bursarv1.EngineEnd)
 	left := maps.Clone(s.Left)
@@ -139,7 +139,7 @@ func replay(s State, content []byte) (State, error) {
 	return s, nil
 }
 
-// nextSound is the byte at which a sound record follows one that is not; 0: none does.
+// nextSound returns the offset of a sound record after one that is not; 0 if there is none.
 func nextSound(log string, content []byte) int {
 	for i := blockSize; i < len(content); i += blockSize {
 		if _, _, _, sound := decodeRecord(log, content[i:]); sound {

@@ -128,8 +128,7 @@ func TestNothingIsAppendedWithoutALog(t *testing.T) {
 	}
 }
 
-// An agent of the version before logs reads what Save leaves, and refuses what it would read
-// without its log.
+// An agent of the version before logs reads the file of a Save, and refuses a file that has a log.
 func TestOldAgentsReadWhatIsAllThereIsAndRefuseWhatIsNot(t *testing.T) {
 	dir := open(t, t.TempDir())
 	begin(t, dir, with("a"))
@@ -233,8 +232,8 @@ func TestDamageBeforeTheLastRecordIsFound(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a log, what is loaded is refused or is what was stored, maybe without the
-// last changes: no engine comes out of it that was not there at one moment.
+// After any damage to a log, the loaded state is refused or is the stored one, maybe without the
+// last changes: every engine in it existed at one moment.
 func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	dir := open(t, t.TempDir())
 	states := []statefile.State{with("a"), with("a", "b"), with("a", "b", "c"), with("a", "b", "c", "d")}
@@ -351,7 +350,7 @@ func TestLogIsSetAsideWithItsFile(t *testing.T) {
 	}
 }
 
-// Whatever is read as a log is refused with a type, or what comes out makes sense.
+// Any bytes that are read as a log give an error of a known type or a valid state.
 func FuzzLog(f *testing.F) {
 	dir, err := statefile.Open(f.TempDir())
 	if err != nil {

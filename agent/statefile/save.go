@@ -17,33 +17,33 @@ import (
 )
 
 const (
-	// A log of less than leastLog bytes, or of less than logShare times those of the state file,
-	// is no reason to write the whole state. So a change costs its own bytes and a share of the
-	// file, and that share shrinks as engines are added.
+	// A log below leastLog bytes, or below logShare times the size of the state file, does not
+	// cause a write of the whole state. So a change costs its own bytes and a share of the file,
+	// and that share shrinks as engines are added.
 	leastLog = 16 * blockSize
 	logShare = 8
 
 	logPrefix, logSuffix = "state-", ".log"
 
 	// leavesFile says that the host has left its cluster. The purge of a package makes it, if it
-	// keeps the state for the sake of engines that run.
+	// keeps the state because engines still run.
 	leavesFile = "state.leaves-cluster"
 )
 
-// ErrFull is returned by Append if no log takes more: before the first Begin, and if the whole
-// state has to be written.
+// ErrFull is the error of Append if the log takes no more: before the first Begin, and if the whole
+// state must be written.
 var ErrFull = errors.New("the log of the state takes no more")
 
 // openLog is the log that is being written; without a name there is none.
 type openLog struct {
 	name   string
 	number uint32 // of the next record
-	size   int64  // of all records that were stored
+	size   int64  // of all stored records
 	most   int64
 }
 
-// Load reads the state. If its host has left its cluster, it names none. The errors are ErrNone,
-// *VersionError, *DamagedError, and those of reading the files.
+// Load reads the state. If its host has left its cluster, the state names no cluster. The errors
+// are ErrNone, *VersionError, *DamagedError, and those of the files.
 func (d *Dir) Load() (State, error) {
 	s, err := d.load()
 	if _, missing := os.Lstat(d.leavesFile()); err == nil && missing == nil {
@@ -52,8 +52,8 @@ func (d *Dir) Load() (State, error) {
 	return s, err
 }
 
-// HostOf returns the host id in the state file of a directory, which is not opened; empty: there is
-// none, or it cannot be read.
+// HostOf returns the host id in the state file of a directory, without opening the directory; empty
+// if there is none, or if it cannot be read.
 func HostOf(path string) string {
 	d := &Dir{path: path}
 	content, err := d.read(d.File())
@@ -96,7 +96,8 @@ func (d *Dir) load() (State, error) {
 	return s, nil
 }
 
-// read never waits for what has taken a file's place, and reads nothing of what is too large.
+// read never waits for a pipe or a device in a file's place, and does not read a file that is too
+// large.
 func (d *Dir) read(path string) ([]byte, error) {
 	file, info, err := regularfile.Open(path)
 	if errors.Is(err, regularfile.ErrNotRegular) {
@@ -120,15 +121,15 @@ func (d *Dir) read(path string) ([]byte, error) {
 }
 
 // Save makes the directory again if it was removed, and replaces the state by one that an agent
-// without logs can read, too. When it returns nil, the state survives a crash of the machine; else
-// the old one is there.
+// without logs can read, too. When it returns nil, the state survives a crash of the machine;
+// otherwise the old state stays.
 func (d *Dir) Save(s State) error {
 	s.Log = ""
 	_, err := d.replace(s)
 	return err
 }
 
-// Begin replaces the state as Save does, and begins a log for what happens from now on.
+// Begin replaces the state as Save does, and begins a log for later changes.
 func (d *Dir) Begin(s State) error {
 	s.Log = rand.Text()
 	size, err := d.replace(s)
@@ -139,9 +140,9 @@ func (d *Dir) Begin(s State) error {
 	return nil
 }
 
-// Append adds to the log what has changed since the last Begin or Append. When it returns nil,
-// that survives a crash of the machine, else what was stored before does. It returns ErrFull if
-// Begin has to write the whole state.
+// Append adds the changes since the last Begin or Append to the log. When it returns nil, they
+// survive a crash of the machine; otherwise the earlier state does. It returns ErrFull if Begin
+// must write the whole state.
 func (d *Dir) Append(c tracker.Change) error {
 	if d.log.name == "" || d.log.size >= d.log.most {
 		return ErrFull
@@ -158,8 +159,8 @@ func (d *Dir) Append(c tracker.Change) error {
 	return nil
 }
 
-// add opens the log for each record: a log that was removed, or is below another mount by now,
-// must not be written to.
+// add opens the log for each record: it must not write to a log that was removed, or that another
+// mount hides.
 func (d *Dir) add(record []byte) (err error) {
 	path := d.logFile(d.log.name)
 	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // a path of this package
@@ -176,7 +177,7 @@ func (d *Dir) add(record []byte) (err error) {
 		return err
 	}
 	if _, err := file.WriteAt(record, d.log.size); err != nil {
-		// The part that was written takes room, and must not stand before the next record.
+		// The written part takes room, and must not stand before the next record.
 		cut := file.Truncate(d.log.size)
 		if cut != nil {
 			d.log = openLog{}
@@ -184,14 +185,13 @@ func (d *Dir) add(record []byte) (err error) {
 		return errors.Join(err, cut)
 	}
 	if err := file.Sync(); err != nil {
-		d.log = openLog{} // it is not known how much of it the disk has
+		d.log = openLog{} // it is not known which part the disk has
 		return err        //nolint:wrapcheck // names operation and path
 	}
 	return nil
 }
 
-// replace replaces the state file, makes an empty log if it names one, and returns the file's
-// size.
+// replace replaces the state file, makes an empty log if it names one, and returns the file's size.
 func (d *Dir) replace(s State) (size int64, err error) {
 	if err := d.restore(); err != nil {
 		return 0, fmt.Errorf("write state: %w", err)
@@ -206,17 +206,17 @@ func (d *Dir) replace(s State) (size int64, err error) {
 	next := d.File() + ".new"
 	err = write(next, content)
 	if err == nil && s.Log != "" {
-		// A file must not name a log that is not there.
+		// A file must not name a missing log.
 		err = errors.Join(write(d.logFile(s.Log), nil), d.sync())
 	}
 	if err == nil {
 		err = os.Rename(next, d.File())
 	}
 	if err != nil {
-		// The part that was written takes room that the next attempt may need.
+		// The written part takes room that the next attempt may need.
 		return 0, errors.Join(fmt.Errorf("write state: %w", err), removeIfThere(next), removeIfThere(d.logFile(s.Log)))
 	}
-	d.log = openLog{} // the one that was written belongs to what was replaced
+	d.log = openLog{} // the open log belongs to the replaced state
 	if err := d.sync(); err != nil {
 		return 0, err
 	}
@@ -224,7 +224,8 @@ func (d *Dir) replace(s State) (size int64, err error) {
 	return int64(len(content)), removeIfThere(d.leavesFile())
 }
 
-// write replaces a file, and a pipe or a device in its place: the open of a pipe would wait.
+// write replaces a file. It first removes a pipe or a device in its place: to open a pipe would
+// wait.
 func write(path string, content []byte) (err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		if err := os.Remove(path); err != nil {
@@ -249,7 +250,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// sync makes what was made or renamed in the directory durable.
+// sync makes new files and renames in the directory durable.
 func (d *Dir) sync() (err error) {
 	dir, err := os.Open(d.path)
 	if err != nil {
@@ -266,9 +267,9 @@ func (d *Dir) leavesFile() string { return filepath.Join(d.path, leavesFile) }
 
 func (d *Dir) logFile(name string) string { return filepath.Join(d.path, logPrefix+name+logSuffix) }
 
-// logs are all there are: the one that the state file names, and what was left over.
+// logs returns all logs: the one that the state file names, and leftovers.
 func (d *Dir) logs() (paths []string) {
-	entries, _ := os.ReadDir(d.path) // those that cannot be found stay
+	entries, _ := os.ReadDir(d.path) // logs that cannot be listed stay
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), logPrefix) && strings.HasSuffix(e.Name(), logSuffix) {
 			paths = append(paths, filepath.Join(d.path, e.Name()))
@@ -277,8 +278,7 @@ func (d *Dir) logs() (paths []string) {
 	return paths
 }
 
-// removeLogs removes those that the state file does not name any more. One that stays does no
-// harm.
+// removeLogs removes the logs that the state file no longer names. A remaining one does no harm.
 func (d *Dir) removeLogs(but string) {
 	for _, log := range d.logs() {
 		if log != d.logFile(but) {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// tokenFile is next to the state, not in it: the token changes at each registration, and who
-	// copies the state for a report of a fault does not hand it out.
+	// tokenFile is next to the state, not in it: the token changes at each registration, and an
+	// operator who copies the state for a bug report must not disclose it.
 	tokenFile = "state.identity"
-	// longestToken is what the contract takes, in bytes.
+	// longestToken is the limit of the contract, in bytes.
 	longestToken = 64
 )
 
-// Token returns the identity token of the directory: the one that SetToken got last. It is nil if
-// there is none, or if what is there is none.
+// Token returns the identity token of the directory: the last one of SetToken. It is nil if there
+// is none, or if the file has no valid token.
 func (d *Dir) Token() ([]byte, error) {
 	file, info, err := regularfile.Open(d.tokenFile())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, regularfile.ErrNotRegular) {
@@ -42,7 +42,7 @@ func (d *Dir) Token() ([]byte, error) {
 }
 
 // SetToken stores the identity token, readable by the directory's owner only. When it returns nil,
-// the token survives a crash of the machine; else the one before does.
+// the token survives a crash of the machine; otherwise the previous one does.
 func (d *Dir) SetToken(token []byte) error {
 	d.token = token
 	if err := d.restore(); err != nil {
@@ -66,10 +66,11 @@ func (d *Dir) writeToken() error {
 	return nil
 }
 
-// keepToken puts the token where it is missing: the directory was removed and made again.
+// keepToken writes the token again if it is missing, because the directory was removed and made
+// again.
 func (d *Dir) keepToken() error {
 	if _, err := os.Lstat(d.tokenFile()); len(d.token) == 0 || !errors.Is(err, fs.ErrNotExist) {
-		return nil // what else is wrong there, SetToken finds
+		return nil // SetToken finds other faults
 	}
 	return d.writeToken()
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // world is an agent, a coordinator, the processes of the host, and a network between them that
-// drops, repeats, delays and reorders whatever is under way.
+// drops, repeats, delays and reorders messages.
 type world struct {
 	now     time.Time
 	books   *books
@@ -35,7 +35,7 @@ func newWorld() *world {
 	return w
 }
 
-// restart is a new incarnation of the agent, with what was saved.
+// restart makes a new incarnation of the agent, with the saved state.
 func (w *world) restart(*rapid.T) {
 	w.starts++
 	w.tracker = tracker.New(w.now, host(w.starts), w.saved)
@@ -77,7 +77,7 @@ func (w *world) deliver(t *rapid.T) {
 	next(t)
 }
 
-// answer sends what a call for a local caller has changed back through the agent.
+// answer sends the result of a local caller's call back through the agent.
 func (w *world) answer(t *rapid.T, asOf uint64, a *bursarv1.Allocation) {
 	if a != nil {
 		w.send(t, func(*rapid.T) { w.tracker.Observe(w.now, a, asOf) })
@@ -182,8 +182,8 @@ func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncRespon
 	}
 }
 
-// settle is a quiet period: nothing happens but heartbeats that arrive, some of which report
-// everything.
+// settle is a quiet period: all heartbeats arrive, some of them as full reports, and nothing else
+// happens.
 func (w *world) settle(t *rapid.T) {
 	w.wire = nil
 	for range 6 {
@@ -205,8 +205,8 @@ func (w *world) settle(t *rapid.T) {
 	}
 }
 
-// Invariant 8: after a quiet period the ledger equals what the agent reports, and the agent holds
-// what the ledger has.
+// Invariant 8: after a quiet period the ledger equals the agent's report, and the agent has the
+// allocations of the ledger.
 func (w *world) agree(t *rapid.T) {
 	var tracked []string
 	for _, e := range w.tracker.Engines() {
@@ -248,7 +248,7 @@ func TestAgentAndLedgerAgreeWhateverTheNetworkDoes(t *testing.T) {
 	})
 }
 
-// Whatever restarts, and whatever the store is put back to, an engine whose Confirm was answered
+// After any restarts, and after any restore of the store, an engine whose Confirm was answered
 // stays in the ledger.
 func TestEnginesThatRunAreNeverGivenUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

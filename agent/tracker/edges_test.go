@@ -141,8 +141,7 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 			if list := k.Engines(); !list[0].Identified || k.Unsaved() {
 				t.Errorf("engines: %+v, to be saved: %t", list, k.Unsaved())
 			}
-			// Of an engine that was not shown, what is shown of another process identifies
-			// nothing.
+			// If the engine was not shown, to show another process does not identify it.
 			k.Show("a", nil)
 			k.Show("a", other)
 			if list := k.Engines(); list[0].Identified {
@@ -152,7 +151,8 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// An engine that was not shown is measured by its process, in a copy of what the coordinator said.
+// An engine that was not shown is measured by its process, in a copy of the coordinator's
+// allocation.
 func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)
@@ -168,7 +168,7 @@ func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	}
 }
 
-// An id may come again: after a restored backup, or when a coordinator adopts what it had
+// An id may return: after a restored backup, or when a coordinator adopts an allocation that it had
 // forgotten.
 func TestWhatWasShownIsForgottenWithItsEngine(t *testing.T) {
 	a := engine("a", 3, 100, 42)

@@ -92,7 +92,7 @@ func answer(t *testing.T, k *tracker.Tracker, q *bursarv1.SyncRequest, r *bursar
 	return outcome
 }
 
-// held are the ids of what the tracker holds.
+// held returns the ids of the tracker's allocations.
 func held(k *tracker.Tracker) []string {
 	ids := []string{}
 	for _, a := range k.All() {

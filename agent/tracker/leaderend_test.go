@@ -65,7 +65,7 @@ func TestTheEndOfAMainProcessIsReported(t *testing.T) {
 	same(t, "at the end", leaderEnd(time.Second, code, keep), ends[0].GetLeaderEnd())
 }
 
-// An agent that is started again knows what it knew, and asks nobody for it. A new leader hears it.
+// A restarted agent keeps its knowledge and asks nobody for it. It reports it to a new leader.
 func TestALeftEngineSurvivesARestart(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	others := []tracker.Left{{PID: 50, StartTime: 9, Descends: true}, {PID: 51, StartTime: 9}}

@@ -9,7 +9,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The tests on headroom are in MiB: 100 of what is available are always kept safe.
+// The tests of the headroom count in MiB: 100 of the available memory are always kept back.
 
 func TestALastWordTakesNoSampleThatIsOlderThanItsTick(t *testing.T) {
 	k := registered(t)
@@ -49,7 +49,7 @@ func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 		// Page cache is still available, and the promise to the engine that filled it is still
 		// open.
 		{"cache filled", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 300, 10)}, 600 - 100 - 0 - 190 - 50 - 30},
-		// More than it is entitled to: that is gone from what is available, and gives no credit.
+		// Usage above the entitlement already reduces the available memory, and gives no credit.
 		{"overused", 500, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 500 - 100 - 0 - 190 - 50 - 30},
 		{"promised too much", 300, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 300 - 100 - 0 - 190 - 50 - 30},
 	} {
@@ -296,7 +296,7 @@ func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 	}
 }
 
-// A coordinator counts what engines have touched only next to a sample that it has not had yet.
+// A coordinator counts touched memory only together with a sample that is new to it.
 func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 	k := registered(t, engine("a", 1, 100, 42))
 	reports := func(sample *bursarv1.HostSample) int {

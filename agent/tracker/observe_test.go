@@ -71,8 +71,8 @@ func TestAnEngineThatRunsOutlivesItsReservationOfAnotherPast(t *testing.T) {
 	}
 }
 
-// An answer that does not fit what runs makes the agent report it in full, so that the ledger
-// takes it over.
+// An answer that contradicts the running engines makes the agent report them in full, so that the
+// ledger adopts them.
 func TestAnEngineThatTheLedgerGaveUpIsReported(t *testing.T) {
 	k := registered(t, engine("a", 9, 100, 42))
 	if k.Urgent() {

@@ -29,7 +29,7 @@ func measure(k *tracker.Tracker, ticks int, available int64, usages ...tracker.U
 	k.Measure(start.Add(time.Duration(ticks)*tick), tracker.Measurement{Sample: free(available), Usages: usages})
 }
 
-// beat sends a heartbeat and returns what it reports of "a"; nil: nothing.
+// beat sends a heartbeat and returns its report of "a"; nil: none.
 func beat(t *testing.T, k *tracker.Tracker) *bursarv1.EngineReport {
 	t.Helper()
 	q := k.BuildSync(start)
@@ -119,8 +119,8 @@ func TestChangeOfOverUseAloneIsReported(t *testing.T) {
 	}
 }
 
-// Invariant 2: what counts for an engine is what it is entitled to, whatever it uses. Invariant 9:
-// the excess is not given to others, since what is available was measured with it.
+// Invariant 2: an engine counts with its entitlement, at any usage. Invariant 9: the excess is not
+// given to others, because it is already missing from the available memory.
 func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for _, test := range []struct {

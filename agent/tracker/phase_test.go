@@ -51,7 +51,7 @@ func TestReportsSayHowFarAnEngineIs(t *testing.T) {
 	if r := reported(t, k); len(q.GetEngines()) != 1 || r.GetPhase() != ready || r.GetLogDirectory() != "/log/a" {
 		t.Errorf("when it is ready: %v, then %v", q, r)
 	}
-	// It stays so, whatever comes later.
+	// The phase is final.
 	k.SetPhase("a", failed, "late", start)
 	k.SetBegun("a", "/log/a", true)
 	again := engine("a", 12, 100, 42)

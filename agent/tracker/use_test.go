@@ -16,8 +16,8 @@ const (
 	atLimit  = bursarv1.PeakSource_PEAK_SOURCE_LIMIT
 )
 
-// used is what a tick shows of the engine "a": of its memory, in MiB, all that it holds and what
-// the kernel cannot take back.
+// used is the usage of the engine "a" in a tick: all its memory, and its memory that the kernel
+// cannot reclaim, in MiB.
 func used(held, unreclaimable int64, cpu time.Duration) tracker.Usage {
 	u := uses("a", 42, held, unreclaimable)
 	u.PeakBytes, u.CacheBytes, u.Processes, u.CPUTime = u.UnreclaimableBytes, u.MemoryBytes-u.UnreclaimableBytes, 1, cpu
@@ -71,7 +71,7 @@ func TestAnEngineThatEndsBeforeATickHasAPeak(t *testing.T) {
 	}
 }
 
-// Processor time never goes back, whatever the meter counts, and outlives the agent.
+// CPU time never decreases, even if the meter does, and survives the agent.
 func TestCPUTimeNeverGoesBack(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	shown := func(k *tracker.Tracker) time.Duration { return k.All()[0].GetCpuTime().AsDuration() }

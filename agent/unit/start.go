@@ -19,48 +19,49 @@ import (
 )
 
 const (
-	// infinity is systemd's way to say "no limit".
+	// infinity is systemd's value for "no limit".
 	infinity = math.MaxUint64
 	// stopTimeout is how long an engine has between SIGTERM and SIGKILL when systemd stops it: at
-	// the machine's end, or by systemctl.
+	// the shutdown of the machine, or by systemctl.
 	stopTimeout = 30 * time.Second
-	// adoptRounds is how often a tree is read again. An engine that forks all the time needs two
-	// or three rounds.
+	// adoptRounds is how often a process tree is read again. An engine that forks all the time
+	// needs two or three rounds.
 	adoptRounds = 50
-	// A unit whose program ends, or has ended, is there for some milliseconds more. The start of
-	// another one of its name waits for that, but not for long: the user can make it stay.
+	// A unit whose program has ended, or is ending, stays for some milliseconds. The start of
+	// another unit of that name waits for its end, but not for long: the user can make it stay.
 	goneInterval = 50 * time.Millisecond
 	goneRounds   = 40
 )
 
-// Service is a program to be started in a unit of its own: an engine's keeper.
+// Service is a program for a unit of its own: an engine's keeper.
 type Service struct {
-	// ID is the allocation.
+	// ID is the allocation's id.
 	ID string
 	// Command is the program, an absolute path, and its arguments.
 	Command []string
-	// UID, GID and Groups are the account that it runs as. Nothing of that is looked up.
+	// UID, GID and Groups are its account. There is no look-up.
 	UID, GID uint32
 	Groups   []uint32
-	// Environment is all of it, as KEY=value; some versions of systemd add SYSTEMD_EXEC_PID.
+	// Environment is the complete environment, as KEY=value; some versions of systemd add
+	// SYSTEMD_EXEC_PID.
 	Environment []string
 	Umask       uint32
-	// Stdin, Stdout and Stderr are its descriptors 0, 1 and 2. They stay the caller's to close.
+	// Stdin, Stdout and Stderr are its descriptors 0, 1 and 2. The caller must close them.
 	Stdin, Stdout, Stderr *os.File
 	Limits                cgroup.Limits
 }
 
-// Started is a service that runs.
+// Started is a running service.
 type Started struct {
-	// PID is that of its first process.
+	// PID is the pid of its first process.
 	PID int32
-	// Cgroup is its path, as that of Driver.Adopt.
+	// Cgroup is its path, as in Driver.Adopt.
 	Cgroup string
 }
 
-// ErrNotStarted says that systemd could not start a unit, and will not: the caller may try
-// something else. It is not returned for what the program's user can cause: that the program ends
-// at once, or that an earlier unit of its name is still there.
+// ErrNotStarted says that systemd could not start a unit, and will not: the caller may try another
+// way. Faults that the program's user can cause do not have it: the program ends at once, or an
+// earlier unit of its name still exists.
 var ErrNotStarted = errors.New("not started")
 
 // Names of systemd's errors.
@@ -70,7 +71,7 @@ const (
 )
 
 // Start starts a service and returns when its program runs. If the error is ErrNotStarted, nothing
-// runs; if it is another one, that is not known.
+// runs; after another error, that is unknown.
 func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 	if err := cgroup.CheckID(s.ID); err != nil {
 		return Started{}, fmt.Errorf("engine: %w", err)
@@ -94,7 +95,7 @@ func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 	return started, nil
 }
 
-// measured is the path of a unit's cgroup if memory is accounted for there, else "".
+// measured returns the path of a unit's cgroup if memory is accounted for there, otherwise "".
 func (u *Units) measured(name string, pid int32) string {
 	if at, err := u.tree.PathOf(pid); err == nil && at == name {
 		return name
@@ -102,7 +103,7 @@ func (u *Units) measured(name string, pid int32) string {
 	return ""
 }
 
-// Adopt is that of cgroup.Driver: it makes a scope.
+// Adopt implements cgroup.Driver. It makes a scope.
 func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, members cgroup.Members) (string, error) {
 	list, err := members()
 	if err != nil {
@@ -157,8 +158,8 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 	return found, err
 }
 
-// attach moves the processes that have started since the scope was made, and looks again until
-// none is outside. It returns a process that is inside.
+// attach moves the processes that have started since the scope was made, and checks again until
+// none is outside. It returns a process inside.
 func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
 	attached, freezable := make(map[cgroup.Member]bool), make(map[cgroup.Member]bool)
 	for range adoptRounds {
@@ -188,7 +189,7 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 			pid := m.PID
 			attached[m] = true
 			if !u.tree.Still(m) {
-				continue // it has ended, and its pid may be another's
+				continue // it has ended, and another process may have its pid
 			}
 			// One at a time: if one has ended, systemd refuses the whole list.
 			err := u.call(ctx, func(c Conn) error {
@@ -207,19 +208,19 @@ func (u *Units) runs(pid int32) bool {
 	return err == nil
 }
 
-// outside are those of the processes that are not in the unit's cgroup.
+// outside returns the processes that are not in the unit's cgroup.
 func (u *Units) outside(s state, members []cgroup.Member) ([]cgroup.Member, error) {
 	outside, err := u.tree.Outsiders(s.cgroup, members)
 	if errors.Is(err, cgroup.ErrNone) {
-		return nil, nil // it cannot be seen; systemd has said that it has moved them
+		return nil, nil // it is not visible; systemd has said that it has moved them
 	}
 	return outside, err //nolint:wrapcheck // it names the cgroup
 }
 
-// start starts a transient unit and waits until that is done. Properties that an older systemd
-// does not know are left out.
+// start starts a transient unit and waits for the result. It omits properties that an older systemd
+// does not know.
 func (u *Units) start(ctx context.Context, name string, properties []systemd.Property) error {
-	// A unit of this name that failed before is in the way.
+	// A failed unit of this name is in the way.
 	if before, err := u.state(ctx, name); err == nil && before.active == "failed" {
 		if err := u.forgetFailure(ctx, name); err != nil {
 			return fmt.Errorf("unit %s: %w", name, err)
@@ -251,7 +252,7 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 	}
 }
 
-// forgetFailure lets systemd forget a unit that has failed, unless it has done so by itself.
+// forgetFailure lets systemd forget a failed unit, unless it has forgotten it by itself.
 func (u *Units) forgetFailure(ctx context.Context, name string) error {
 	err := u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // its callers name the unit
 	if refusal, refused := errors.AsType[dbus.Error](err); refused && refusal.Name == noSuchUnit {
@@ -260,8 +261,8 @@ func (u *Units) forgetFailure(ctx context.Context, name string) error {
 	return err
 }
 
-// ending waits a moment for a unit that is there to be gone. It reports whether it may be. A keeper
-// that has said why it starts no engine is there until it has ended.
+// ending waits a moment for the end of an existing unit. It reports whether the unit may have
+// ended. A keeper that has reported why it starts no engine exists until it has ended.
 func (u *Units) ending(ctx context.Context, name string) bool {
 	s, err := u.state(ctx, name)
 	if err == nil && s.active == "failed" {
@@ -289,7 +290,7 @@ func (u *Units) wait(ctx context.Context, name string, done <-chan string) error
 	}
 }
 
-// known leaves out what this systemd has refused before.
+// known omits properties that this systemd has refused before.
 func (u *Units) known(properties []systemd.Property) []systemd.Property {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -302,7 +303,8 @@ func (u *Units) known(properties []systemd.Property) []systemd.Property {
 	return known
 }
 
-// refusedProperty is the name of an optional property because of which the unit was refused.
+// refusedProperty returns the optional property because of which systemd refused the unit; empty:
+// none.
 func refusedProperty(err error, properties []systemd.Property) string {
 	refusal, ok := errors.AsType[dbus.Error](err)
 	if !ok || refusal.Name != "org.freedesktop.DBus.Error.PropertyReadOnly" && refusal.Name != "org.freedesktop.DBus.Error.UnknownProperty" {
@@ -316,16 +318,16 @@ func refusedProperty(err error, properties []systemd.Property) string {
 	return ""
 }
 
-// optional are properties that came after version 240 of systemd: OOMPolicy with 243 for services
-// and 253 for scopes. Before that, systemd did not end a unit in which the kernel has killed one
-// process, so it was not needed.
+// optional reports whether a property came after version 240 of systemd: OOMPolicy with 243 for
+// services and 253 for scopes. Earlier versions did not need it: they did not end a unit in which
+// the kernel has killed one process.
 func optional(name string) bool { return name == "OOMPolicy" }
 
 func value(name string, v any) systemd.Property {
 	return systemd.Property{Name: name, Value: dbus.MakeVariant(v)}
 }
 
-// common are the properties of every unit of an engine.
+// common returns the properties of every unit of an engine.
 func common(id string, limits cgroup.Limits, tasks uint64) []systemd.Property {
 	return append([]systemd.Property{
 		systemd.PropDescription("Engine " + id + " of Bursar"),
@@ -334,13 +336,13 @@ func common(id string, limits cgroup.Limits, tasks uint64) []systemd.Property {
 		value("CPUAccounting", true),
 		// systemd has a default for the number of tasks, which must not apply to engines.
 		value("TasksMax", tasks),
-		// The kernel killing one process of an engine is no reason to end the others.
+		// If the kernel kills one process of an engine, the others go on.
 		value("OOMPolicy", "continue"),
 		value("TimeoutStopUSec", uint64(stopTimeout/time.Microsecond)),
 	}, limitProperties(limits)...)
 }
 
-// scopeProperties are those of a scope for an engine that may have so many tasks; 0: any number.
+// scopeProperties are those of a scope for an engine with at most so many tasks; 0: no limit.
 func scopeProperties(id string, limits cgroup.Limits, pid int32, tasks int64) []systemd.Property {
 	most := uint64(infinity)
 	if tasks > 0 {
@@ -348,7 +350,7 @@ func scopeProperties(id string, limits cgroup.Limits, pid int32, tasks int64) []
 	}
 	return append(common(id, limits, most),
 		systemd.PropPids(uint32(pid)), //nolint:gosec // a pid
-		// Without it no other process can be moved there.
+		// Without it, no other process can be moved there.
 		value("Delegate", true))
 }
 
@@ -359,8 +361,8 @@ func serviceProperties(s Service) []systemd.Property {
 	}
 	return append(common(s.ID, s.Limits, infinity),
 		systemd.PropExecStart(s.Command, false),
-		// The unit counts as started when the program runs, so that a program that cannot be run
-		// is an error here.
+		// The unit counts as started when the program runs, so that a program that cannot be run is
+		// an error here.
 		value("Type", "exec"),
 		value("User", strconv.FormatUint(uint64(s.UID), 10)),
 		value("Group", strconv.FormatUint(uint64(s.GID), 10)),
@@ -372,12 +374,12 @@ func serviceProperties(s Service) []systemd.Property {
 		value("StandardInputFileDescriptor", dbus.UnixFD(s.Stdin.Fd())),   //nolint:gosec // a descriptor
 		value("StandardOutputFileDescriptor", dbus.UnixFD(s.Stdout.Fd())), //nolint:gosec // a descriptor
 		value("StandardErrorFileDescriptor", dbus.UnixFD(s.Stderr.Fd())),  //nolint:gosec // a descriptor
-		// A keeper ignores SIGTERM: with the machine's end the engine itself must get it.
+		// A keeper ignores SIGTERM: at the shutdown of the machine the engine itself must get it.
 		value("KillMode", "control-group"),
 	)
 }
 
-// limitProperties are all limits. What is not limited is named too, because it may have been
+// limitProperties returns all limits. It also names unlimited resources, because they may have been
 // limited before.
 func limitProperties(limits cgroup.Limits) []systemd.Property {
 	most, swap, quota := uint64(infinity), uint64(infinity), uint64(infinity)

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// Slice has the units of all engines.
+	// Slice contains the units of all engines.
 	Slice = "bursar-engines.slice"
 	// slicePath is its cgroup.
 	slicePath = "/bursar.slice/" + Slice
 	// SliceCgroup is the slice's cgroup.
 	SliceCgroup = "/bursar.slice/bursar-engines.slice"
 
-	booted  = "/run/systemd/system" // as sd_booted(3) has it
+	booted  = "/run/systemd/system" // as in sd_booted(3)
 	private = "/run/systemd/private"
 )
 
 // ErrNoSystemd says that systemd does not run here.
 var ErrNoSystemd = errors.New("systemd does not run here")
 
-// Conn is what is asked of systemd; *dbus.Conn of go-systemd is one.
+// Conn is the used part of a connection to systemd; *dbus.Conn of go-systemd implements it.
 type Conn interface {
 	StartTransientUnitContext(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
 	AttachProcessesToUnit(ctx context.Context, unit, subcgroup string, pids []uint32) error
@@ -45,7 +45,7 @@ type Conn interface {
 	Close()
 }
 
-// Options say how systemd and the cgroups are reached. The zero value is this machine.
+// Options configure the access to systemd and cgroups. The zero value is this machine.
 type Options struct {
 	// Connect connects to systemd. The connection ends with ctx.
 	Connect func(ctx context.Context) (Conn, error)
@@ -61,7 +61,7 @@ type Units struct {
 	mu      sync.Mutex
 	conn    Conn               // guarded by mu; nil: not connected
 	cancel  context.CancelFunc // guarded by mu; of conn
-	paths   map[string]string  // guarded by mu; cgroups by unit, as far as they were asked for
+	paths   map[string]string  // guarded by mu; known cgroups by unit
 	unknown map[string]bool    // guarded by mu; properties that this systemd does not know
 }
 
@@ -89,8 +89,8 @@ func Open(ctx context.Context, o Options) (*Units, error) {
 	return u, nil
 }
 
-// Connect connects to systemd: as root by its private socket, which works before and without a
-// D-Bus daemon, else by the system bus.
+// Connect connects to systemd: as root through its private socket, which works before and without a
+// D-Bus daemon, otherwise through the system bus.
 func Connect(ctx context.Context) (Conn, error) {
 	if os.Geteuid() == 0 {
 		if _, err := os.Stat(private); err == nil {
@@ -100,8 +100,8 @@ func Connect(ctx context.Context) (Conn, error) {
 	return systemd.NewSystemConnectionContext(ctx) //nolint:wrapcheck // the caller says what it is
 }
 
-// connected returns a connection; systemd ends those that it has when it is replaced by a newer
-// version of itself.
+// connected returns a connection. It reconnects if needed: systemd closes its connections when a
+// newer version replaces it.
 func (u *Units) connected(ctx context.Context) (Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,7 +109,7 @@ func (u *Units) connected(ctx context.Context) (Conn, error) {
 		return u.conn, nil
 	}
 	u.dropLocked()
-	// The connection stays when this call is over, but the call's end also ends the wait for it.
+	// The connection outlives this call, but the call's end also ends the wait for it.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	conn, err := u.connect(lasting)
@@ -133,10 +133,10 @@ func (u *Units) dropLocked() {
 	}
 }
 
-// Name says how cgroups are made.
+// Name describes how cgroups are made.
 func (u *Units) Name() string { return "systemd, units in " + Slice }
 
-// Close ends the connection. Units stay.
+// Close closes the connection. Units stay.
 func (u *Units) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,8 +144,8 @@ func (u *Units) Close() error {
 	return nil
 }
 
-// call does something over a connection. If the connection had just ended, it does it once more
-// over a new one.
+// call calls do with a connection. If the connection had just ended, it calls do once more with a
+// new one.
 func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 	for attempt := 0; ; attempt++ {
 		conn, err := u.connected(ctx)
@@ -164,13 +164,13 @@ func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 	}
 }
 
-// broken reports whether an error is that of a connection that systemd has ended. A write may
+// broken reports whether an error is that of a connection that systemd has closed. A write may
 // notice that before a read does.
 func broken(err error) bool {
 	return errors.Is(err, dbus.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
-// state is what is read of a unit.
+// state is the state of a unit.
 type state struct {
 	name string
 	// active is its ActiveState; "": systemd has no such unit.
@@ -208,13 +208,13 @@ func (u *Units) state(ctx context.Context, name string) (state, error) {
 	return s, nil
 }
 
-// property is one of a unit's, or the zero value if it has none of that name and type.
+// property returns a property of a unit, or the zero value if there is none of that name and type.
 func property[T any](properties map[string]any, name string) T {
 	value, _ := properties[name].(T)
 	return value
 }
 
-// find returns the unit of an engine: one that runs, else one that has failed. ErrNone: there is
+// find returns the unit of an engine: a running one, otherwise a failed one. ErrNone: there is
 // none.
 func (u *Units) find(ctx context.Context, id string) (state, error) {
 	if err := cgroup.CheckID(id); err != nil {
@@ -241,7 +241,7 @@ func (u *Units) find(ctx context.Context, id string) (state, error) {
 
 func names(id string) []string { return []string{cgroup.ServiceName(id), cgroup.ScopeName(id)} }
 
-// engineOf is the engine of a unit; false: it is none of ours.
+// engineOf returns the engine of a unit; false: the unit is not Bursar's.
 func engineOf(name string) (string, bool) {
 	ext := path.Ext(name)
 	id, ours := strings.CutPrefix(strings.TrimSuffix(name, ext), strings.TrimSuffix(cgroup.ServiceName(""), ".service"))
@@ -251,17 +251,17 @@ func engineOf(name string) (string, bool) {
 	return "", false
 }
 
-// PathOf is that of cgroup.Driver.
+// PathOf implements cgroup.Driver.
 func (u *Units) PathOf(pid int32) (string, error) {
 	return u.tree.PathOf(pid) //nolint:wrapcheck // it names the process
 }
 
-// Lost is that of cgroup.Driver. A limit on the number of processes goes with the engine.
+// Lost implements cgroup.Driver. A limit on the number of processes goes with the engine.
 func (u *Units) Lost(pid int32) (string, error) {
 	return u.tree.Lost(pid, slicePath, "pids.max") //nolint:wrapcheck // it names the process
 }
 
-// Find is that of cgroup.Driver. The path of a unit that has failed is empty.
+// Find implements cgroup.Driver. The path of a failed unit is empty.
 func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 	var units []systemd.UnitStatus
 	err := u.call(ctx, func(c Conn) (err error) {
@@ -288,20 +288,20 @@ func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 	return found, nil
 }
 
-// Guarded is that of cgroup.Tree.
+// Guarded forwards to cgroup.Tree.
 func (u *Units) Guarded(name string) bool { return u.tree.Guarded(name) }
 
-// Freeze is that of cgroup.Driver. systemd need not know of it: it lasts for a moment.
+// Freeze implements cgroup.Driver. systemd need not know of it, because it is short.
 func (u *Units) Freeze(ctx context.Context, name string) (bool, error) {
 	return u.tree.Freeze(ctx, name) //nolint:wrapcheck // it names the cgroup
 }
 
-// Thaw is that of cgroup.Driver.
+// Thaw implements cgroup.Driver.
 func (u *Units) Thaw(name string) error {
 	return u.tree.Thaw(name) //nolint:wrapcheck // it names the cgroup
 }
 
-// Facts is that of cgroup.Driver. If the unit has failed, it says what systemd knows of it, until
+// Facts implements cgroup.Driver. For a failed unit, it returns systemd's knowledge of it, until
 // Remove.
 func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 	if facts, err := u.facts(id); err == nil {
@@ -327,8 +327,7 @@ func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 	return facts, nil
 }
 
-// facts reads the cgroup without asking systemd for it, which would cost a call for every engine
-// at every tick.
+// facts reads the cgroup without a call to systemd for every engine at every tick.
 func (u *Units) facts(id string) (cgroup.Facts, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -340,7 +339,7 @@ func (u *Units) facts(id string) (cgroup.Facts, error) {
 	return cgroup.Facts{}, cgroup.ErrNone
 }
 
-// Set is that of cgroup.Driver.
+// Set implements cgroup.Driver.
 func (u *Units) Set(ctx context.Context, id string, limits cgroup.Limits) error {
 	s, err := u.find(ctx, id)
 	if err != nil {
@@ -351,7 +350,7 @@ func (u *Units) Set(ctx context.Context, id string, limits cgroup.Limits) error 
 
 func (u *Units) set(ctx context.Context, s state, limits cgroup.Limits) error {
 	if s.cgroup != "" {
-		// systemd would not check that.
+		// systemd does not check that.
 		if err := u.tree.Fits(s.cgroup, limits.MemoryMax); err != nil {
 			return err //nolint:wrapcheck // it names the cgroup
 		}
@@ -365,8 +364,8 @@ func (u *Units) set(ctx context.Context, s state, limits cgroup.Limits) error {
 	return nil
 }
 
-// Remove is that of cgroup.Driver. systemd itself removes units whose last process has ended;
-// those that have failed stay until now, so that their result could be read.
+// Remove implements cgroup.Driver. systemd itself removes units whose last process has ended;
+// failed ones stay until now, so that their result could be read.
 func (u *Units) Remove(ctx context.Context, id string) error {
 	if err := cgroup.CheckID(id); err != nil {
 		return fmt.Errorf("engine: %w", err)
@@ -399,8 +398,8 @@ func (u *Units) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeEmpty stops a unit that is empty without systemd knowing it; with cgroups of version 1 in
-// a container, the kernel may not tell it.
+// removeEmpty stops a unit that is empty without systemd's knowledge: with cgroups of version 1 in
+// a container, the kernel may not notify systemd.
 func (u *Units) removeEmpty(ctx context.Context, s state) error {
 	facts, err := u.tree.Facts(s.cgroup)
 	if err != nil || !facts.Empty || s.cgroup == "" || s.mainPID != 0 {

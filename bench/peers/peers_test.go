@@ -13,11 +13,11 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// fake grants at once what need not wait, and remembers what it was asked.
+// fake grants at once, unless a request has to wait, and records the requests.
 type fake struct {
 	granted func(string, int)
-	most    int           // grants no more than that, if it is not 0
-	takes   time.Duration // by each call of Submit
+	most    int           // grants no more than that; 0: no bound
+	takes   time.Duration // duration of each call of Submit
 
 	mu       sync.Mutex
 	asked    []peers.Request // guarded by mu
@@ -111,7 +111,7 @@ func TestABurstIsGrantedAndStays(t *testing.T) {
 	}
 }
 
-// The shapes are those of bench/workloads/burst.yaml with a tenth or so of the requests.
+// The shapes are those of bench/workloads/burst.yaml with about a tenth of the requests.
 func TestEachShapeOfBurstIsGranted(t *testing.T) {
 	for _, shape := range []struct{ apps, requests int }{{10, 100}, {100, 10}, {1000, 1}, {100, 50}, {2, 2500}} {
 		f := &fake{}
@@ -133,7 +133,7 @@ func TestABurstIsCutOffAfterItsTime(t *testing.T) {
 	})
 }
 
-// A scheduler that takes long to take requests is not given the rest of them.
+// A scheduler that takes requests slowly does not get the rest of them.
 func TestABurstIsNotHandedInAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{takes: 25 * time.Second}

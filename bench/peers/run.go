@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// patience is how long a run waits for the next grant before it gives up.
+// patience bounds the wait of a run for the next grant.
 const patience = 2 * time.Minute
 
-// run is a scheduler under load, and who waits for which grant.
+// run is a scheduler under load, with the receivers of grants.
 type run struct {
 	scheduler Scheduler
 
-	turn int // number of the order, so that names are used once
+	turn int // number of the order, so that names are unique
 
 	mu      sync.Mutex
 	waiting map[string]chan<- int // guarded by mu; by the name of the request
@@ -53,7 +53,7 @@ func (r *run) granted(name string, allocations int) {
 	}
 }
 
-// expect makes grants of these requests arrive in the channel, which must have room for them.
+// expect sends the grants of these requests to the channel, which must have room for them.
 func (r *run) expect(requests []Request, grants chan<- int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *run) forget(requests []Request) {
 	}
 }
 
-// closed is one turn of the closed loop.
+// closed runs one turn of the closed loop.
 func (r *run) closed(o Closed) (Answer, error) {
 	var over atomic.Bool
 	timer := time.AfterFunc(o.Lasts, func() { over.Store(true) })
@@ -99,7 +99,7 @@ func (r *run) name(app, number int) string {
 	return "r" + strconv.Itoa(r.turn) + "-" + strconv.Itoa(app) + "-" + strconv.Itoa(number)
 }
 
-// pair has a request granted, and ends it. It returns how long the grant took.
+// pair waits for the grant of a request, and ends it. It returns the duration of the grant.
 func (r *run) pair(request Request) (time.Duration, error) {
 	grants := make(chan int, 1)
 	requests := []Request{request}
@@ -115,8 +115,8 @@ func (r *run) pair(request Request) (time.Duration, error) {
 	return time.Since(began), r.scheduler.Release(request)
 }
 
-// receive returns when so many allocations have been granted, or it is late. It returns how many
-// were.
+// receive returns when n allocations were granted, or when late fires. It returns the number of
+// granted allocations.
 func receive(grants <-chan int, n int, late <-chan time.Time) (granted int, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -134,7 +134,7 @@ func receive(grants <-chan int, n int, late <-chan time.Time) (granted int, err 
 	return granted, nil
 }
 
-// requests are those of application number app, one for each size.
+// requests returns the requests of application number app, one for each size.
 func (r *run) requests(b Batch, app int) []Request {
 	list := make([]Request, min(b.Sizes, b.Requests))
 	for i := range list {
@@ -144,8 +144,8 @@ func (r *run) requests(b Batch, app int) []Request {
 	return list
 }
 
-// burst hands in everything as fast as one goroutine can, and waits for the last grant. Both end if
-// it is cut off.
+// burst submits all requests as fast as one goroutine can, and waits for the last grant. If it is
+// cut off, both end.
 func (r *run) burst(b Batch) (Answer, error) {
 	grants := make(chan int, b.Apps*b.Requests)
 	all := make([][]Request, b.Apps)
@@ -171,7 +171,7 @@ func (r *run) burst(b Batch) (Answer, error) {
 	return Answer{Pairs: granted, Took: time.Since(start)}, err
 }
 
-// wait hands in requests that stay.
+// wait submits requests that stay.
 func (r *run) wait(b Batch) error {
 	for n := range b.Apps {
 		requests := r.requests(b, b.From+n)
@@ -185,7 +185,7 @@ func (r *run) wait(b Batch) error {
 	return nil
 }
 
-// percentile of sorted durations, in microseconds.
+// percentile returns a percentile of sorted durations, in microseconds.
 func percentile(sorted []time.Duration, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0

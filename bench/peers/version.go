@@ -5,7 +5,7 @@ import "runtime/debug"
 // checkout is the commit of a peer that was built from a checkout; the linker sets it.
 var checkout string //nolint:gochecknoglobals // only a variable can be set by the linker
 
-// VersionOf is the version of a module that this program was built with.
+// VersionOf returns the version of a module in this program.
 func VersionOf(module string) string {
 	if checkout != "" {
 		return checkout

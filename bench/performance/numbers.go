@@ -15,7 +15,7 @@ func significant(v float64) float64 {
 	return rounded
 }
 
-// short writes two significant digits, three if the first is 1: a rate as 8.7 k, a ratio as 32.
+// short formats two significant digits, three if the first is 1: a rate as 8.7 k, a ratio as 32.
 func short(v float64) string {
 	if v == 0 {
 		return "0"
@@ -40,7 +40,7 @@ func short(v float64) string {
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// duration writes microseconds in the unit that suits them.
+// duration formats microseconds in a suitable unit.
 func duration(us float64) string {
 	switch {
 	case us >= 1e6:
@@ -51,7 +51,7 @@ func duration(us float64) string {
 	return short(us) + " µs"
 }
 
-// point writes the name of a point for people: the numbers get commas, and an × between.
+// point formats the name of a point for people: with commas in the numbers, and an × between them.
 func point(name string) string {
 	parts := strings.Split(name, "x")
 	for i, p := range parts {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The systems by their names in results.
+// The systems, by their names in results.
 const (
-	// Ledger is ours in memory.
+	// Ledger is our system in memory.
 	Ledger = "ledger"
-	// Durable is ours with every commit on disk.
+	// Durable is our system with every commit on disk.
 	Durable  = "durable"
 	YuniKorn = "yunikorn"
 	Nomad    = "nomad"
@@ -24,14 +24,14 @@ const (
 	Deep   = "deep"
 )
 
-// The lines between which the page is written by Page.
+// Page writes the text between these lines.
 const (
 	begin = "<!-- results: make performance writes what follows -->"
 	end   = "<!-- end of results -->"
 )
 
-// Draw writes the plots and the tables of a page PAGE.md from the folder PAGE next to it, which has
-// the results (results.json) and gets the plots.
+// Draw writes the plots and the tables of a page PAGE.md. The folder PAGE next to it has the
+// results (results.json) and receives the plots.
 func Draw(page string) error {
 	folder := strings.TrimSuffix(page, ".md")
 	r, err := Read(filepath.Join(folder, "results.json"))
@@ -58,7 +58,7 @@ func Draw(page string) error {
 	return nil
 }
 
-// Page returns the page with the tables of these results, in the place that two comments mark.
+// Page returns the page with the tables of these results, between the lines begin and end.
 func (r *Results) Page(page string) (string, error) {
 	head, rest, found := strings.Cut(page, begin)
 	_, tail, ended := strings.Cut(rest, end)
@@ -106,17 +106,17 @@ func cpuText(t Turn) string {
 	return duration(t.CPU)
 }
 
-// rates is a row for each point, and the ratios of ours to each peer.
+// rates writes a row for each point, with the ratios of ours to each peer.
 func rates(r *Results, b *strings.Builder, p plot) {
 	r.compared(b, p, rateText, func(ratio Ratio) float64 { return ratio.Ratio })
 }
 
-// cpuTimes is the same, of theirs to ours.
+// cpuTimes writes a row for each point, with the ratios of each peer to ours.
 func cpuTimes(r *Results, b *strings.Builder, p plot) {
 	r.compared(b, p, cpuText, func(ratio Ratio) float64 { return ratio.CPU })
 }
 
-// compared shows ratios, which are above 1 if ours is better, and bold if not.
+// compared writes ratios, which are above 1 if ours is better, and bold otherwise.
 func (r *Results) compared(b *strings.Builder, p plot, value func(Turn) string, of func(Ratio) float64) {
 	pairs := ratiosOf(r.systemsOf(p.workload))
 	var ratios []string
@@ -145,8 +145,8 @@ func latencies(r *Results, b *strings.Builder, p plot) {
 	r.table(b, p, " p50, p99", value, nil, func(string) []string { return nil })
 }
 
-// table has a row for each point of a workload: what value shows of the median turn of each system,
-// with what it is behind the system's name, then more cells, under more columns.
+// table writes a row for each point of a workload: value of the median turn of each system, with
+// what after the system's name in the header, and then further cells, under the columns more.
 func (r *Results) table(b *strings.Builder, p plot, what string, value func(Turn) string, more []string, cells func(point string) []string) {
 	systems := r.systemsOf(p.workload)
 	header := []string{p.points}
@@ -167,7 +167,7 @@ func (r *Results) table(b *strings.Builder, p plot, what string, value func(Turn
 	b.WriteString("\n")
 }
 
-// systemsOf are those that were measured in a workload, ours first.
+// systemsOf returns the systems that were measured in a workload, ours first.
 func (r *Results) systemsOf(workload string) []string {
 	var list []string
 	for _, s := range []string{Ledger, Durable, YuniKorn, Nomad} {
@@ -181,7 +181,7 @@ func (r *Results) systemsOf(workload string) []string {
 	return list
 }
 
-// ratiosOf are the pairs to compare: each of ours with each of theirs.
+// ratiosOf returns the pairs to compare: each of ours with each of theirs.
 func ratiosOf(systems []string) (pairs [][2]string) {
 	for _, ours := range systems {
 		for _, theirs := range systems {

@@ -9,12 +9,12 @@ import (
 
 const microseconds = "µs"
 
-// plot is one picture: a group of bars for each point, a bar for each system. The axis is
+// plot is one picture: a group of bars for each point, with a bar for each system. The axis is
 // logarithmic, because the systems differ by powers of ten.
 type plot struct {
 	file, workload string
 	heading, title string // of the section of the page, and of the picture
-	points         string // what a point is
+	points         string // title of the axis of points
 	unit           string
 	of             func(Turn) float64
 	table          func(*Results, *strings.Builder, plot) // of the same section
@@ -60,8 +60,8 @@ func (r *Results) Plots() map[string]string {
 	return pictures
 }
 
-// style has its own colours for a dark page. The colours of systems can be told apart by people
-// who see no red or no green.
+// style has other colours for a dark page. The colours of systems can be told apart by people with
+// red-green blindness.
 const style = `<style>
 text { font: 12px sans-serif; fill: #222 } .title { font-weight: bold; font-size: 14px }
 .axis { font-size: 11px; fill: #666 } .grid { stroke: #ccc } .value { font-size: 11px }
@@ -119,7 +119,7 @@ func (p plot) value(m Turn) string {
 	return sign + short(p.of(m))
 }
 
-// bars is the number of systems that were measured at a point.
+// bars returns the number of systems that were measured at a point.
 func (r *Results) bars(p plot, name string, systems []string) (n int) {
 	for _, s := range systems {
 		if _, turns := r.Median(p.workload, name, s); turns > 0 {
@@ -129,7 +129,7 @@ func (r *Results) bars(p plot, name string, systems []string) (n int) {
 	return n
 }
 
-// decades are the powers of ten between which all values lie.
+// decades returns the powers of ten that enclose all values.
 func (r *Results) decades(p plot, names, systems []string) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, name := range names {
@@ -145,7 +145,7 @@ func (r *Results) decades(p plot, names, systems []string) (low, high float64) {
 	return low, max(high, low+1)
 }
 
-// position of a value on the axis, in pixels.
+// position returns the position of a value on the axis, in pixels.
 func position(v, low, high float64) float64 {
 	if v <= 0 {
 		return 0
@@ -160,7 +160,7 @@ func legend(b *strings.Builder, systems []string) {
 	}
 }
 
-// axis has a line for each power of ten.
+// axis draws a line for each power of ten.
 func axis(b *strings.Builder, p plot, low, high float64, height int) {
 	for power := low; power <= high; power++ {
 		v := math.Pow(10, power)
@@ -174,7 +174,7 @@ func axis(b *strings.Builder, p plot, low, high float64, height int) {
 	}
 }
 
-// pick is a turn whose value is v in every plot.
+// pick returns a turn whose value is v in every plot.
 func pick(v float64) Turn {
 	return Turn{Rate: v, P99: v, CPU: v}
 }

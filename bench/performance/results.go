@@ -1,5 +1,5 @@
-// Package performance holds what `make bench-peers` measured, and makes the table and the plots of
-// docs/performance.md from it. The same results give the same bytes.
+// Package performance holds the results of `make bench-peers`, and makes the table and the plots of
+// docs/performance.md from them. Equal results give equal bytes.
 package performance
 
 import (
@@ -9,29 +9,29 @@ import (
 	"slices"
 )
 
-// Results are those of one run of each workload.
+// Results are the results of one run of each workload.
 type Results struct {
 	Runs    []Run    `json:"runs"`
 	Systems []System `json:"systems"`
-	// Measures are in the order in which they were made.
+	// Measures are in the order of the run.
 	Measures []Measure `json:"measures"`
 }
 
-// Run is when and where a workload was measured.
+// Run is the time and place of a workload's measurement.
 type Run struct {
 	Workload string  `json:"workload"`
 	Date     string  `json:"date"` // YYYY-MM-DD
 	Machine  string  `json:"machine"`
-	Waited   float64 `json:"waited"` // share of the time in which somebody waited for a core (PSI, some)
+	Waited   float64 `json:"waited"` // share of the time in which a process waited for a core (PSI, some)
 }
 
-// System is one that was measured.
+// System is a measured system.
 type System struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Measure is what one system did at one point of a workload.
+// Measure is the result of one system at one point of a workload.
 type Measure struct {
 	Workload string `json:"workload"` // closed, burst or deep
 	Point    string `json:"point"`    // such as 1000x64
@@ -41,20 +41,20 @@ type Measure struct {
 
 // Turn is the result of one turn.
 type Turn struct {
-	Rate float64 `json:"rate"`          // pairs, or of a burst grants, a second
+	Rate float64 `json:"rate"`          // pairs per second; of a burst, grants
 	P50  float64 `json:"p50,omitempty"` // of a grant, in microseconds; a burst has none
 	P99  float64 `json:"p99,omitempty"`
-	// CPU is the CPU time of the system's process for a pair or grant, in microseconds. Of ours
-	// it has that of the clients in it, as it has of peers.
+	// CPU is the CPU time of the system's process per pair or grant, in microseconds. For ours and
+	// for peers it includes the clients.
 	CPU float64 `json:"cpu,omitempty"`
-	// Cut says that the turn of a peer was cut off before all of a burst was granted. Then Rate
-	// and CPU are those of a peer that grants the rest at this very moment: the peer has a lower
-	// rate and needs more CPU time. Granted is the share that was granted.
+	// Cut says that the turn of a peer was cut off before all of a burst was granted. Then Rate and
+	// CPU assume that the peer grants the rest at that moment: the real rate is lower and the real
+	// CPU time higher. Granted is the share that was granted.
 	Cut     bool    `json:"cut,omitempty"`
 	Granted float64 `json:"granted,omitempty"`
 }
 
-// What is shown of a turn.
+// Values of a turn for tables and plots.
 
 func rate(t Turn) float64 { return t.Rate }
 
@@ -64,7 +64,7 @@ func p99(t Turn) float64 { return t.P99 }
 
 func cpu(t Turn) float64 { return t.CPU }
 
-// Add notes a turn, with four significant digits.
+// Add adds a turn, with four significant digits.
 func (r *Results) Add(workload, point, system string, turn Turn) {
 	for _, v := range []*float64{&turn.Rate, &turn.P50, &turn.P99, &turn.CPU, &turn.Granted} {
 		*v = significant(*v)
@@ -76,7 +76,7 @@ func (r *Results) Add(workload, point, system string, turn Turn) {
 	r.Measures = append(r.Measures, Measure{workload, point, system, []Turn{turn}})
 }
 
-// AddSystem notes who was measured, once in each version.
+// AddSystem adds a measured system, once per version.
 func (r *Results) AddSystem(name, version string) {
 	if !slices.ContainsFunc(r.Systems, func(s System) bool { return s == System{name, version} }) {
 		r.Systems = append(r.Systems, System{name, version})
@@ -92,9 +92,9 @@ func (r *Results) find(workload, point, system string) *Measure {
 	return nil
 }
 
-// Median of a system's turns, and how many there were. Both are zero if it was not measured. It is
-// cut off if the turn with the rate in the middle is: a turn that was cut off has no higher rate
-// than one that was not.
+// Median returns the median of a system's turns, and their number. Both are zero if the system was
+// not measured. The median is cut off if the turn with the median rate is: a turn that was cut off
+// has no higher rate than one that was not.
 func (r *Results) Median(workload, point, system string) (middle Turn, turns int) {
 	m := r.find(workload, point, system)
 	if m == nil {
@@ -109,7 +109,7 @@ func (r *Results) Median(workload, point, system string) (middle Turn, turns int
 	return middle, len(m.Turns)
 }
 
-// median is the value in the middle; the one above it if the number of turns is even.
+// median returns the middle value; the upper one if the number of turns is even.
 func median(turns []Turn, of func(Turn) float64) float64 {
 	list := make([]float64, len(turns))
 	for i, t := range turns {
@@ -126,7 +126,7 @@ type Ratio struct {
 	Rate  float64 // ours
 	Ratio float64 // of the medians, ours to theirs
 	CPU   float64 // of the medians of CPU times, theirs to ours; 0 if not measured
-	// More says that both ratios are more than that, because theirs was cut off.
+	// More says that both ratios are lower bounds, because theirs was cut off.
 	More bool
 }
 
@@ -158,7 +158,7 @@ func (r *Results) ratio(workload, point, ours, theirs string) (Ratio, bool) {
 	return ratio, true
 }
 
-// Points are those of a workload, in the order in which they were measured.
+// Points returns the points of a workload, in the order of the run.
 func (r *Results) Points(workload string) []string {
 	var list []string
 	for _, m := range r.Measures {
@@ -169,7 +169,7 @@ func (r *Results) Points(workload string) []string {
 	return list
 }
 
-// Read reads a file that Merge has written.
+// Read reads a file that was written by Merge.
 func Read(file string) (*Results, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // what the caller names
 	if err != nil {
@@ -182,7 +182,7 @@ func Read(file string) (*Results, error) {
 	return r, nil
 }
 
-// Merge writes the results into a file. What the file has of other workloads is kept.
+// Merge writes the results into a file. Results of other workloads in the file are kept.
 func (r *Results) Merge(file string) error {
 	merged := &Results{}
 	if _, err := os.Stat(file); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// An answer that nobody reads does not keep others from being decoded either.
+// An answer without a reader does not block the decoding of other requests.
 func TestNothingIsAnsweredWhileARequestIsDecoded(t *testing.T) {
 	decoding := newDecoding(1)
 	d := &decodeSlot{decoding: decoding, caller: admission.Caller{ID: "a"}}

@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// usualLimits are what a coordinator has by default.
+// usualLimits returns the default limits of a coordinator.
 func usualLimits() LimitsOptions {
 	return LimitsOptions{
 		Waiting: 4096, MessageBytes: 1 << 20, SyncBytes: 16 << 20, ProbeTime: 5 * time.Second, Page: func(any) int { return 0 },

@@ -26,8 +26,8 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// A user who closes a connection and leaves its port to another must not be taken for that one,
-// whatever the connection is wrapped in.
+// If a user closes a connection and another user gets its port, the connection must not count as
+// the other's, under any wrapper of the connection.
 func TestConnectionThatItsPeerHasClosedIsNobodys(t *testing.T) {
 	counted := admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 8, Known: 8, Caller: 8, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
@@ -139,7 +139,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	}
 }
 
-// Another coordinator passes on calls of users of its machine, and names the users who are charged.
+// Another coordinator forwards calls of users of its machine, and names the users to charge.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	n := peerCreds{}
 	for name, c := range map[string]struct{ owner, charged string }{"100007": {"alice", "alice"}, "100008": {"", "100008"}, "alice": {"", "alice"}} {

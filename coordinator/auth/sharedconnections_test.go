@@ -72,8 +72,8 @@ func TestARequestThatIsTooLargeDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	}
 }
 
-// A caller who takes no refusals ends the own connection. If an agent or a coordinator has passed
-// the calls on, the next one fails, and the connection goes on for other callers.
+// A caller that ignores refusals loses its own connection. If an agent or a coordinator has
+// forwarded the calls, only the next call fails, and the connection stays for other callers.
 func TestConnectionsOfAgentsAndCoordinatorsOutliveTheirCallers(t *testing.T) {
 	standby := identity.Actor{Name: "standby", Role: identity.Coordinator}
 	agent := identity.Actor{Name: "agent-h1", Role: identity.Agent, Host: "h1"}

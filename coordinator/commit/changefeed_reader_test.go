@@ -89,7 +89,7 @@ func TestAFewReadersAreWokenAtOnceAndManyInTurns(t *testing.T) {
 	})
 }
 
-// Who was served has its next turn after all the others, and who has gone takes no turn.
+// A reader has its next turn after all the others, and a reader that has gone has none.
 func TestReadersOfABusyFeedTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 200

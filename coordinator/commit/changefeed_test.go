@@ -221,8 +221,8 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that
-// are too slow are cut off.
+// A feed holds fewer changes if they are large: it is bounded in bytes, and readers that are too
+// slow are cut off.
 func TestAFeedIsBoundedInBytes(t *testing.T) {
 	const events, bytes = 1000, 64 << 10
 	f := NewChangeFeed(events, bytes)

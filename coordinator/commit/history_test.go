@@ -20,7 +20,7 @@ type historyRig struct {
 	store store.Store
 	epoch uint64
 	last  ledger.ID
-	// adopted: what is made has come from an agent's report.
+	// adopted: the allocations come from an agent's report.
 	adopted bool
 	// owner is charged for the rows; empty: their caller.
 	owner string
@@ -122,7 +122,7 @@ func (k *historyRig) wantRemaining(when string, wantRemaining map[string]string)
 
 const day = 24 * time.Hour
 
-// oneRow is what a row of ended takes.
+// oneRow returns the size of a row of ended.
 func oneRow(t *testing.T) int64 {
 	t.Helper()
 	k := newHistoryRig(t, HistoryBounds{})
@@ -134,7 +134,7 @@ func oneRow(t *testing.T) int64 {
 	return ends[0].Bytes
 }
 
-// A caller who floods the history pushes out its own past only, the oldest first.
+// A caller that floods the history displaces only its own entries, the oldest first.
 func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
@@ -211,8 +211,8 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	}
 }
 
-// What answers a repeated request is kept whatever its size; who has too much of it is refused
-// until that has aged.
+// Answers to repeated requests are kept at any size; a caller with too many of them is refused
+// until they have aged.
 func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -291,8 +291,8 @@ func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	})
 }
 
-// A history with more callers than can be counted is bounded all the same: those that have much
-// are found, and nobody is charged with too much.
+// A history with too many callers to count is still bounded: the callers with large parts are
+// found, and none is charged too much.
 func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 	var s callerSizes
 	total, at := int64(0), store.Position{}

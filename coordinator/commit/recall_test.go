@@ -100,9 +100,9 @@ func (d *loopRig) again(id string, hash uint64) (ledger.AllocateResult, error) {
 	return d.Allocate(d.t.Context(), command)
 }
 
-// A start reads no request ids of what has ended. They come page by page, and at any point of that
-// a repeat is answered with its allocation, another request under its id is refused, and a new one
-// is granted.
+// A start reads no request ids of ended allocations. They are loaded page by page. At any time
+// during that, a repeat is answered with its allocation, another request with its id is refused,
+// and a new one is granted.
 func TestARepeatIsAnsweredAtAnyPointOfRecalling(t *testing.T) {
 	const n = 2*recallPage + 10
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +231,9 @@ func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
 	})
 }
 
-// A row that may be live and cannot be read keeps every coordinator from leading, as at a start
-// that reads all: what it holds would be granted to others. When it is gone, all is well again.
+// An unreadable row that may be live keeps every coordinator from leading, like at a start that
+// reads all rows: its resources would be granted to others. After its removal, coordinators lead
+// again.
 func TestARowThatCannotBeRecalledEndsTheLeadership(t *testing.T) {
 	const n = recallPage + 10
 	synctest.Test(t, func(t *testing.T) {

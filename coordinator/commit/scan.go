@@ -11,8 +11,8 @@ import (
 const (
 	// allocationStep is how many allocations one step visits: about half a millisecond.
 	allocationStep = 4096
-	// describedStep bounds the kinds of waiting requests for which one step computes the shortfalls.
-	// Each takes some microseconds.
+	// describedStep bounds the kinds of waiting requests for which one step computes the
+	// shortfalls. Each takes some microseconds.
 	describedStep = 128
 	// hostStep is for hosts, which cost more: their accounts are copied.
 	hostStep = 256
@@ -79,8 +79,8 @@ func where[T any, P any](keep func(*T) bool, step int, walk func(l *ledger.Ledge
 	}
 }
 
-// AllocationsWhere finds live allocations that match a filter. It computes the shortfalls of those that
-// wait; a step ends after describedStep of these.
+// AllocationsWhere finds live allocations that match a filter. It computes the shortfalls of those
+// that wait; a step ends after describedStep of these.
 func AllocationsWhere(keep func(*ledger.Allocation) bool) Visit[ledger.Allocation, ledger.ID] {
 	return func(l *ledger.Ledger, after ledger.ID, want int) Step[ledger.Allocation, ledger.ID] {
 		described := l.Described()

@@ -58,7 +58,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 		fast.async("waits by a fast clock", 80, 0, 30*time.Second)
 		fast.Close()
 	}
-	// alter commits what the function makes of the rows, as a user of the database could.
+	// alter commits changes of the rows, like a user of the database.
 	alter := func(f func(*ledger.Changes)) func(t *testing.T, place *storetest.Memory) {
 		return func(t *testing.T, place *storetest.Memory) {
 			t.Helper()
@@ -130,7 +130,7 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 				if took := d.waitFor(time.Minute, func(c ledger.Counts) bool { return c.Waiting == 0 }); took > slewed(30*time.Second-4*time.Second) {
 					t.Errorf("the wait of 30 s of before ended after %s more", took)
 				}
-				// What begins now lasts as long as it shall, and ids rise.
+				// New reservations and waits have their full length, and ids increase.
 				d.Host(100)
 				a := d.async("held", 60, 4*time.Second, 0)
 				b := d.async("waits", 80, 0, 30*time.Second)

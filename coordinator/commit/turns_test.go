@@ -105,8 +105,8 @@ func (p slowPlacer) Choose(q ledger.Query) ledger.Slot {
 	return p.Placer.Choose(q)
 }
 
-// Before a command is applied, the ledger goes on with what it has left of the requests that wait.
-// Whose command it is does not pay for that.
+// Before a command is applied, the ledger continues its remaining work on waiting requests. The
+// caller of the command does not pay for that.
 func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := defaults(NewMemoryStore(), &wallClock{start: time.Now()})

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// standby is a coordinator that follows what another one commits.
+// standby is a coordinator that follows the commits of another one.
 type standby struct {
 	*rig
 	ahead *Ahead
@@ -38,7 +38,7 @@ func (b *standby) follows() {
 	}
 }
 
-// takesOver begins to lead, and returns why that was not with what is filed.
+// takesOver begins to lead, and returns the reason if it did not use its copy.
 func (b *standby) takesOver() error {
 	b.t.Helper()
 	meta, err := b.store.Lead(b.t.Context(), 0)
@@ -72,7 +72,7 @@ func (b *standby) takesOver() error {
 	return loaded.Why
 }
 
-// wantLive compares the live allocations with those of the leader before.
+// wantLive compares the live allocations with those of the previous leader.
 func (b *standby) wantLive(leader *rig) {
 	b.t.Helper()
 	if got, want := statesOf(b.core.Ledger()), statesOf(leader.core.Ledger()); !slices.Equal(got, want) {
@@ -141,7 +141,7 @@ func (b *standby) takesOverAgain() error {
 	return b.takesOver()
 }
 
-// A store that does not answer, or a reading that was given up, does not cost what is filed.
+// A store that does not answer, or a canceled read, does not discard the copy.
 func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	place, leader, ids := held(t)
 	b := leader.standsBy(place.Open())
@@ -158,8 +158,8 @@ func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// askedHistory counts how often it is asked for the history, and for everything, and may tell of a
-// later end than there was.
+// askedHistory counts reads of the history and full reads, and may return a later end than the real
+// one.
 type askedHistory struct {
 	store.Store
 
@@ -199,7 +199,7 @@ func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
 	}
 }
 
-// Who is deposed while it reads what has changed cannot lead with anything: it reads no more.
+// A coordinator that is deposed during its read of the changes cannot lead: it reads nothing more.
 func TestWhoIsDeposedMeanwhileLoadsNothing(t *testing.T) {
 	place, leader, _ := held(t)
 	s := &askedHistory{Store: place.Open()}
@@ -225,8 +225,7 @@ func (s unrecorded) Follow(ctx context.Context, _ store.Mark) (store.Followed, e
 	return store.Followed{Meta: meta}, err
 }
 
-// If an earlier version leads, that is said. A store in which nobody has led yet is no reason to
-// say so.
+// An earlier version as the leader is reported. A store that never had a leader is not.
 func TestAStoreWithoutRecordsIsNotFollowed(t *testing.T) {
 	place, leader, _ := held(t)
 	b := leader.standsBy(unrecorded{place.Open()})
@@ -264,7 +263,7 @@ func (r *rig) commits(n int) {
 	}
 }
 
-// What is filed and is not what the store has is noticed, and everything is read.
+// A copy that differs from the store is detected, and everything is read.
 func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(b *standby, place *storetest.Memory, leader *rig, ids []ledger.ID)
@@ -309,8 +308,8 @@ func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	}
 }
 
-// If other rules come into force, what is filed counts in other accounts, whether they came over
-// the API before or from a file at the last moment.
+// If the rules change, the allocations of a copy count in other accounts. The new rules may come
+// over the API earlier or from a file at the last moment.
 func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 	selector, err := label.ParseSelector("user=*")
 	if err != nil {

@@ -48,7 +48,7 @@ func (r *rig) state(id ledger.ID) ledger.State {
 	return a.State
 }
 
-// Every call of a request waits for as long as it says, and no longer.
+// Every call of a request waits for its own time, and no longer.
 func TestARepeatWaitsForItsOwnTime(t *testing.T) {
 	r := full(t)
 	first := r.ask("r", 60, 8*time.Second)

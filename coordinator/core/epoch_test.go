@@ -11,9 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A store that was restored from a backup gives out an epoch again. Hosts that have seen the first
-// one of that number must not count as hosts of the second: what they know is of a ledger that is
-// gone.
+// A store that was restored from a backup issues an epoch again. Hosts that have seen the first
+// epoch of that number must not count as hosts of the second: they know a ledger that no longer
+// exists.
 func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -127,8 +127,8 @@ func (r *rig) again() bool {
 	return superseded
 }
 
-// fence lets a host report an epoch that nobody has given out, and reports whether that has ended
-// the leadership. The report must be refused in both cases, with the right error.
+// fence makes a host report an epoch that was never issued, and reports whether that has ended the
+// leadership. The report must be refused in both cases, with the right error.
 func (r *rig) fence(host string, ofAgent bool) bool {
 	r.t.Helper()
 	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
@@ -246,9 +246,8 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	}
 }
 
-// For a host that the ledger does not have nothing can be wrong, whatever it has seen: it must
-// register. A caller that makes up a host with this epoch's number, which is not secret, ends
-// nothing.
+// A host that is not in the ledger cannot contradict it: it must register. A caller that invents a
+// host with this epoch's number, which is not secret, ends nothing.
 func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()

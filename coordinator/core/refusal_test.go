@@ -193,7 +193,7 @@ func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	}
 }
 
-// stored is what the store has.
+// stored returns the content of the store.
 func (r *rig) stored() ledger.Snapshot {
 	r.t.Helper()
 	meta, err := r.store.Meta(r.t.Context())
@@ -207,7 +207,7 @@ func (r *rig) stored() ledger.Snapshot {
 	return s
 }
 
-// A wrong time in the store does not make a refusal last longer, or those after it.
+// A wrong time in the store does not prolong a refusal, or later ones.
 func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
 	var r RefusedSet
 	now := ledger.Instant(1e18)

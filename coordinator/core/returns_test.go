@@ -72,7 +72,7 @@ func TestAFleetReturnsToANewLeaderBitByBit(t *testing.T) {
 	}
 }
 
-// A fleet of some dozen hosts is not worth spreading: nobody would feel it.
+// A fleet of some dozen hosts needs no spreading: its load is too small.
 func TestASmallFleetReturnsAtOnce(t *testing.T) {
 	r := returns{slots: make(map[string]ledger.Instant)}
 	now := ledger.At(time.Unix(1_700_000_000, 0))

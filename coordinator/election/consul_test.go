@@ -55,8 +55,7 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 	}
 }
 
-// A coordinator that has to read everything before it could serve lets one go first that has not.
-// If there is none, it leads.
+// A coordinator that must load everything lets a prepared one go first. If there is none, it leads.
 func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
 	for round := range 4 {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 	}
 }
 
-// eventually waits for what has no channel to wait on.
+// eventually waits for a condition that has no channel.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
@@ -275,7 +274,7 @@ func TestOperatorEndsTheTerm(t *testing.T) {
 			return err
 		},
 		"key overwritten": func(t *testing.T, c *coordinator) error {
-			// A plain write leaves the lock; the release is what takes it away.
+			// A plain write keeps the lock; only a release removes it.
 			_, _, err := admin(t, shared).KV().Release(&api.KVPair{Key: c.key(), Value: []byte("x"), Session: holder(t, shared, c)}, nil)
 			return err
 		},
@@ -358,8 +357,8 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	}
 }
 
-// Consul's locks bind only those who ask for them: anybody who may write into the key can, even if
-// another one holds it.
+// Consul's locks are advisory: any client with write permission can write the key while another one
+// holds it.
 func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
@@ -387,7 +386,7 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	}
 }
 
-// An announcement that did not get through is made again, and is nobody else's doing.
+// A lost announcement is repeated, and is not attributed to another writer.
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)

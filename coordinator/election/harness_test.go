@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is far beyond what anything here takes: reaching it means that something does not
-// happen at all.
+// patience is far longer than any step here: to reach it means that an event does not happen at
+// all.
 const patience = 20 * time.Second
 
 // ttl is that of coordinators whose terms are to end by themselves.
@@ -229,7 +229,7 @@ func (c *coordinator) knows(t *testing.T, want Leader) {
 	c.awaitLeader(t, want, func(leader Leader) bool { return leader == want })
 }
 
-// knowsURL waits until a coordinator knows that leader, in whatever epoch.
+// knowsURL waits until a coordinator knows that leader, in any epoch.
 func (c *coordinator) knowsURL(t *testing.T, want string) {
 	t.Helper()
 	c.awaitLeader(t, Leader{URL: want}, func(leader Leader) bool { return leader.URL == want && leader.Epoch > 0 })
@@ -332,7 +332,7 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 	return f
 }
 
-// answerWith changes who answers; nil: Consul.
+// answerWith replaces the handler; nil: Consul.
 func (f *front) answerWith(answer http.HandlerFunc) {
 	if answer == nil {
 		f.answer.Store(nil)
@@ -348,7 +348,7 @@ func (f *front) answerWith(answer http.HandlerFunc) {
 // cutConnection ends every connection without an answer.
 func cutConnection(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// respondWith answers everything with this.
+// respondWith answers every request with this.
 func respondWith(status int, kind, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -364,7 +364,7 @@ func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// nonsense is what something other than a healthy Consul answers, by name.
+// nonsense returns handlers whose answers a healthy Consul never gives, by name.
 func nonsense() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"cut":     cutConnection,

@@ -10,10 +10,10 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// garbage is what no id is: much of it, and with bytes that would break a log's lines.
+// garbage is not an id: it is long, and has bytes that would break the lines of a log.
 var garbage = "\n\x00garbage" + strings.Repeat("z", 400_000)
 
-// write writes a key as somebody does who may write there and should not.
+// write writes a key like a client that has the permission but should not write.
 func write(t *testing.T, key, value string) {
 	t.Helper()
 	if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
@@ -49,8 +49,8 @@ func loseLock(t *testing.T, c *coordinator, term Term) {
 	}
 }
 
-// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of what
-// others wrote.
+// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of
+// foreign text.
 func saysLittle(t *testing.T, c *coordinator) {
 	t.Helper()
 	for line := range strings.Lines(c.log.String()) {
@@ -111,7 +111,7 @@ func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 	}
 }
 
-// A leader's key of nonsense names nobody, and is not logged whole.
+// A leader's key with garbage names no leader, and is not logged in full.
 func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a")
 	a.rule(t) // again, if a slow machine loses the lock

@@ -35,6 +35,7 @@ type LaunchFailed struct {
 	GrantRevision uint64
 	Reason        string
 	ErrorOutput   string
+	Fault         Fault
 }
 
 // retryWait is how long the next try of a launch waits at least for another host, in addition to
@@ -132,7 +133,7 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 		return e.Allocation, nil
 	}
 	h := e.host
-	try := Try{HostID: h.ID, At: l.now, Reason: validText(c.Reason), ErrorOutput: validText(c.ErrorOutput)}
+	try := Try{HostID: h.ID, At: l.now, Reason: validText(c.Reason), ErrorOutput: validText(c.ErrorOutput), Fault: c.Fault}
 	again := e.mayTryAgain(&try) && e.wishedHost() == ""
 	e.noteTry(&try)
 	again = again && l.possible(e)
@@ -258,8 +259,10 @@ func (e *entry) failedToStart() bool {
 // same request, under the same request id, that waits for a host.
 func (l *Ledger) succeed(e *entry, end func()) {
 	next := e.successor(l.now)
+	next.ID = l.nextID()
 	l.leaveLaunchRow(e) // its successor has the row
-	e.Forget = true     // and the request id
+	e.changeLaunch(func(launch *Launch) { launch.Successor = next.ID })
+	e.Forget = true // and the request id
 	key := e.key
 	end()
 	n := l.newEntry()

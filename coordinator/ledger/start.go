@@ -48,6 +48,8 @@ type Launch struct {
 	// the caller until the row is deleted.
 	Row      ID
 	RowBytes int32
+	// Successor is the allocation of the next try; 0: there is none.
+	Successor ID
 }
 
 // Try is a try to launch an engine that failed.
@@ -57,7 +59,22 @@ type Try struct {
 	Reason      string
 	Executed    bool // the program may have run
 	ErrorOutput string
+	Fault       Fault
 }
+
+// Fault is what is wrong with a program that was not executed. The numbers are those of the
+// contract.
+type Fault uint8
+
+// The faults.
+const (
+	FaultUnknown Fault = iota // something else was the cause
+	NotFound
+	NotExecutable
+)
+
+// Known reports whether the fault is one of the contract.
+func (f Fault) Known() bool { return f <= NotExecutable }
 
 // mostTries bounds the tries of one launch.
 const mostTries = 8
@@ -199,6 +216,9 @@ func (s *Start) bytes() int {
 	n := startBytes + len(s.Name) + len(s.PhaseReason)
 	if launch := s.Launch; launch != nil {
 		n += launchBytes + len(launch.Account) + len(launch.Program) + len(launch.LogDirectory)
+		if launch.Successor != 0 {
+			n += successorBytes
+		}
 		for i := range launch.Tries {
 			n += tryBytes + len(launch.Tries[i].HostID) + len(launch.Tries[i].Reason) + len(launch.Tries[i].ErrorOutput)
 		}
@@ -209,7 +229,9 @@ func (s *Start) bytes() int {
 const (
 	startBytes  = 32
 	launchBytes = 48
-	tryBytes    = 32
+	tryBytes    = 36
+	// successorBytes is the text of an id, with its tag.
+	successorBytes = 16
 )
 
 // HasOutput reports whether the tries have words of engines, which few callers see.

@@ -134,10 +134,21 @@ func (r *reader) start(more *storev1.Additions) *ledger.Start {
 			Account: launch.GetAccount(), Program: launch.GetProgram(), LogDirectory: launch.GetLogDirectory(), Retries: launch.GetRetries(),
 			Row: ledger.ID(more.GetLaunchRow()), RowBytes: int32(max(0, min(more.GetLaunchRowBytes(), math.MaxInt32))), Watched: more.GetWatched(),
 		}
+		if id := launch.GetSuccessorId(); id != "" {
+			var err error
+			if s.Launch.Successor, err = ledger.ParseID(id); err != nil {
+				r.fail("launch.successor_id", err)
+			}
+		}
 		for _, t := range launch.GetTries() {
-			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{
+			try := ledger.Try{
 				HostID: t.GetHostId(), At: r.instant("launch.tries.time", t.GetTime()), Reason: t.GetReason(), Executed: t.GetExecuted(), ErrorOutput: t.GetErrorOutput(),
-			})
+				Fault: ledger.Fault(t.GetFault()), //nolint:gosec // three faults
+			}
+			if !try.Fault.Known() { // of a later version
+				try.Fault = ledger.FaultUnknown
+			}
+			s.Launch.Tries = append(s.Launch.Tries, try)
 		}
 	}
 	return s

@@ -24,7 +24,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// stored is what of an allocation a store keeps.
+// stored returns the part of an allocation that a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
 	if a.Notes != nil {
 		a.Notes = &ledger.Notes{StopError: a.Notes.StopError, Incidents: a.Notes.Incidents}
@@ -134,11 +134,8 @@ func set(v reflect.Value) {
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))
 		return
-	case ledger.Phase:
-		v.Set(reflect.ValueOf(ledger.Failed))
-		return
-	case ledger.LeaderEndPolicy:
-		v.Set(reflect.ValueOf(ledger.StopAtLeaderEnd))
+	case ledger.Phase, ledger.Fault, ledger.LeaderEndPolicy:
+		v.SetUint(2) // each has a second one
 		return
 	}
 	switch v.Kind() {

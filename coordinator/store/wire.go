@@ -192,7 +192,11 @@ func (w *wire) start(s *ledger.Start) {
 		w.text(3, t.Reason)
 		w.flag(4, t.Executed)
 		w.text(5, t.ErrorOutput)
+		w.number(60, uint64(t.Fault)) // the numbers are the same, a test holds it
 		w.close(try)
+	}
+	if launch.Successor != 0 {
+		w.text(60, launch.Successor.String())
 	}
 	w.close(at)
 	w.fixed(1075, uint64(launch.Row))

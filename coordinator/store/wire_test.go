@@ -82,9 +82,13 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		if launch := s.Launch; launch != nil {
 			additions.LaunchRow, additions.LaunchRowBytes, additions.Watched = uint64(launch.Row), int64(launch.RowBytes), launch.Watched
 			additions.Launch = &bursarv1.Launch{Account: launch.Account, Program: launch.Program, LogDirectory: launch.LogDirectory, Retries: launch.Retries}
+			if launch.Successor != 0 {
+				additions.Launch.SuccessorId = launch.Successor.String()
+			}
 			for _, try := range launch.Tries {
 				additions.Launch.Tries = append(additions.Launch.Tries, &bursarv1.LaunchTry{
 					HostId: try.HostID, Time: asTimestamp(try.At), Reason: try.Reason, Executed: try.Executed, ErrorOutput: try.ErrorOutput,
+					Fault: bursarv1.LaunchFault(try.Fault),
 				})
 			}
 		}

@@ -13,6 +13,14 @@ func PhaseFrom(p bursarv1.Phase) ledger.Phase {
 	return ledger.Phase(p) //nolint:gosec // a test checks that the numbers are equal
 }
 
+// FaultFrom converts the fault of a program. A fault of a later version is unknown.
+func FaultFrom(f bursarv1.LaunchFault) ledger.Fault {
+	if _, known := bursarv1.LaunchFault_name[int32(f)]; !known {
+		return ledger.FaultUnknown
+	}
+	return ledger.Fault(f) //nolint:gosec // a test checks that the numbers are equal
+}
+
 // startMessage adds the start of an engine to an allocation.
 func startMessage(m *bursarv1.Allocation, s *ledger.Start) {
 	if s == nil {
@@ -27,10 +35,13 @@ func startMessage(m *bursarv1.Allocation, s *ledger.Start) {
 		return
 	}
 	m.Launch = &bursarv1.Launch{Account: launch.Account, Program: launch.Program, LogDirectory: launch.LogDirectory, Retries: launch.Retries}
+	if launch.Successor != 0 {
+		m.Launch.SuccessorId = launch.Successor.String()
+	}
 	for i := range launch.Tries {
 		t := &launch.Tries[i]
 		m.Launch.Tries = append(m.Launch.Tries, &bursarv1.LaunchTry{
-			HostId: t.HostID, Time: TimeMessage(t.At), Reason: t.Reason, Executed: t.Executed, ErrorOutput: t.ErrorOutput,
+			HostId: t.HostID, Time: TimeMessage(t.At), Reason: t.Reason, Executed: t.Executed, ErrorOutput: t.ErrorOutput, Fault: bursarv1.LaunchFault(t.Fault),
 		})
 	}
 }

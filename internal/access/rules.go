@@ -17,7 +17,7 @@ type Rule struct {
 	// Roles are the roles that may make the call.
 	Roles []identity.Role
 	// AsAnyone lists the roles of Roles that may use the call on the allocations of every user,
-	// whatever users they may act as.
+	// even of users as whom they may not act.
 	AsAnyone []identity.Role
 	// Recorded are the roles whose calls go into the audit log even if they are allowed.
 	Recorded []identity.Role
@@ -73,7 +73,7 @@ const (
 	coordinator = identity.Coordinator
 )
 
-// Agents read only what concerns their host: List, Get, Watch and Explain of allocations filter by
+// Agents read only the data of their host: List, Get, Watch and Explain of allocations filter by
 // the host of the agent.
 var table = map[string]Rule{
 	bursarv1connect.AllocationServiceAllocateProcedure: writes(),

@@ -102,7 +102,7 @@ func TestAConnectionThatSleepsForItsFramesEndsAtOnce(t *testing.T) {
 	})
 }
 
-// Owners without a connection are kept only as long as their frames count.
+// Owners without a connection are forgotten when their frames no longer count.
 func TestOwnersAreForgottenOnceTheirFramesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)

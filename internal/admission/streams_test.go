@@ -96,8 +96,8 @@ func resets(t *testing.T, from, number uint32) []byte {
 	return out.Bytes()
 }
 
-// A stream that was reset counts until its handler has ended. The next ones are not read meanwhile:
-// they are not queued, and the connection, which several callers may share, is not ended.
+// A reset stream counts until its handler has ended. Until then the next streams are not read: they
+// are not queued, and the connection, which several callers may share, is not ended.
 func TestAStreamThatWasResetCountsUntilItsHandlerHasEnded(t *testing.T) {
 	const streams, number = 8, 200
 	s := newStubborn(t, streams)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// entered has a connection of a caller read something in which so many streams begin. It returns
-// what says whether it may be handled.
+// entered makes a connection of a caller read data in which so many streams begin. The returned
+// function reports whether the data may be handled.
 func entered(g *gate, id string, begun int) (may func() bool) {
 	return enteredWith(g, id, begun, begun)
 }

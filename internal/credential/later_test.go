@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/test/certs"
 )
 
-// Files that are not there yet fail what needs them, and are in use as soon as they are there.
+// Missing files fail the calls that need them, and are used as soon as they exist.
 func TestFilesThatComeLater(t *testing.T) {
 	s := newSite(t)
 	config, token := s.trusting(t), filepath.Join(s.dir, "token")

@@ -283,8 +283,8 @@ func TestFilesAreReadAgainWhileConnectionsAreOpen(t *testing.T) {
 	open.CloseIdleConnections()
 	s.must(t, open, "alice2 HTTP/2.0")
 
-	// The old authority is gone: what it has issued is worth nothing, also on a connection that is
-	// open.
+	// The old authority is gone: its certificates are not valid any more, also on an open
+	// connection.
 	other := s.trusting(t)
 	other.Cert, other.Key = old.Issue(t, certs.Request{Name: "bob"}).Files(t, s.dir, "bob")
 	replace(t, s.config.ClientCA, both)

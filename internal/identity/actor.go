@@ -1,6 +1,6 @@
-// Package identity says who asks, in which role and for whom: the actor of a call, and how an
-// agent or a coordinator passes it on. It does not authenticate: the server that received the call
-// does. Values are immutable and safe to share.
+// Package identity defines the actor of a call: its name, its role and its users, and how an agent
+// or a coordinator passes it on. It does not authenticate: the server that receives the call does.
+// Values are immutable and safe to share.
 package identity
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator
-// believes it only from a peer that may speak for others, and of an agent only as far as its host
-// goes.
+// accepts it only from a peer that may speak for others, and from an agent only for callers of its
+// host.
 const Header = "Bursar-Actor"
 
 const (
@@ -20,7 +20,7 @@ const (
 	maxName   = 256
 )
 
-// Actor is who asks: a name that scopes request ids, and what it may do.
+// Actor is the actor of a call: a name that scopes request ids, and its rights.
 type Actor struct {
 	// Name is unique among the actors that a coordinator knows, such as "alice@host-1".
 	Name string `json:"name"`
@@ -28,37 +28,37 @@ type Actor struct {
 	Users []string `json:"users,omitempty"`
 	// Anyone lets it act as any user.
 	Anyone bool `json:"anyone,omitempty"`
-	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
-	// no right to see the output of others' engines, and is never passed on.
+	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It
+	// gives no right to see the output of others' engines, and is never passed on.
 	OnAnyones bool `json:"-"`
 	// Priority lets it set a priority other than 0.
 	Priority bool `json:"priority,omitempty"`
 	// Admin lets it change hosts and rules.
 	Admin bool `json:"admin,omitempty"`
-	// MayLaunch are the accounts on hosts as which it may have engines launched there. No role
-	// implies any. An agent cannot give it to callers of its host.
+	// MayLaunch are the accounts under which it may launch engines on hosts. No role implies any.
+	// An agent cannot give it to callers of its host.
 	MayLaunch []string `json:"mayLaunch,omitempty"`
-	// Role says which calls it may make. Agents and coordinators of an older version do not send
+	// Role decides which calls it may make. Agents and coordinators of an older version do not send
 	// it: see Effective.
 	Role Role `json:"role,omitempty"`
-	// Host is set if the call comes through the agent of a host, or from it: no allocation of
-	// another host may be touched.
+	// Host is set if the call comes from the agent of a host, or through it. Then the call may
+	// touch only allocations of that host.
 	Host string `json:"host,omitempty"`
-	// Owner is the user who is charged for the actor, if that is another one: the owner
-	// of the range of subordinate user ids that it is in. It gives no right. Only agents, for
-	// callers of their host, and coordinators say it.
+	// Owner is the user who is charged for the actor, if it is another one: the owner of the
+	// actor's range of subordinate user ids. It gives no right. Only agents, for callers of their
+	// host, and coordinators send it.
 	Owner string `json:"owner,omitempty"`
 }
 
-// RootAccount is the account as which no engine is launched from elsewhere.
+// RootAccount is the account under which no engine can be launched from elsewhere.
 const RootAccount = "root"
 
-// MayLaunchAs reports whether the actor may have engines launched as an account.
+// MayLaunchAs reports whether the actor may launch engines under an account.
 func (a Actor) MayLaunchAs(account string) bool {
 	return a.Host == "" && account != RootAccount && slices.Contains(a.MayLaunch, account)
 }
 
-// Effective is the actor's role, also if the actor comes from a program that knows no roles.
+// Effective returns the actor's role, also for an actor from a program that knows no roles.
 func (a Actor) Effective() Role {
 	switch {
 	case a.Role != "":
@@ -70,15 +70,14 @@ func (a Actor) Effective() Role {
 	}
 }
 
-// IsOperator reports whether the actor is an operator or an admin. Nobody is one in a call through
-// an agent.
+// IsOperator reports whether the actor is an operator or an admin. An actor of a call through an
+// agent never is.
 func (a Actor) IsOperator() bool {
 	role := a.Effective()
 	return a.Host == "" && (role == Operator || role == Admin)
 }
 
-// Local is the actor of a call that came over loopback without credentials: a local user who was
-// let in.
+// Local is the actor of a call over loopback without credentials: an admitted local user.
 func Local() Actor {
 	return Actor{Name: "local", Anyone: true, Priority: true, Admin: true, Role: Admin}
 }
@@ -94,11 +93,11 @@ func (a Actor) IsUser(user string) bool {
 	return a.Anyone || slices.Contains(a.Users, user)
 }
 
-// LocalPrefix begins the names of users of a coordinator's machine.
+// LocalPrefix is the prefix of the names of users of a coordinator's machine.
 const LocalPrefix = "local:"
 
-// ChargedName is the name of the actor who is charged: as Name, with the owner's name in place of
-// the actor's own. All code that counts something by caller asks for it.
+// ChargedName is Name with the owner's name in place of the actor's own. All code that counts by
+// caller uses it.
 func (a Actor) ChargedName() string {
 	if a.Owner == "" || !a.isItself() {
 		return a.Name
@@ -111,7 +110,7 @@ func (a Actor) isItself() bool {
 	return !a.Anyone && len(a.Users) == 1 && a.Users[0] != "" && a.Users[0] == UserOf(a.Name)
 }
 
-// UserOf is the user in an actor's name "USER@HOST" or "local:USER"; empty: it has none.
+// UserOf returns the user in an actor's name "USER@HOST" or "local:USER"; empty if there is none.
 func UserOf(name string) string {
 	if at := strings.LastIndexByte(name, '@'); at >= 0 {
 		return name[:at]
@@ -123,8 +122,8 @@ func UserOf(name string) string {
 	return user
 }
 
-// ChargedName replaces the user in an actor's name by the one who is charged. A name without a user
-// stays as it is. The host in a name never changes: an agent makes up the rest.
+// ChargedName replaces the user in an actor's name by the charged user. A name without a user stays
+// unchanged. The host in a name never changes, because an agent chooses the rest.
 func ChargedName(name, charged string) string {
 	user := UserOf(name)
 	switch {
@@ -137,8 +136,8 @@ func ChargedName(name, charged string) string {
 	}
 }
 
-// OnlyUser is the user that the actor acts as if it names none: the one that it may act as, or
-// empty if there are several or none.
+// OnlyUser returns the user for a request that names none: the only one that the actor may act as,
+// or empty if there are several or none.
 func (a Actor) OnlyUser() string {
 	if a.Anyone || a.OnAnyones || len(a.Users) == 0 {
 		return ""
@@ -183,7 +182,7 @@ func Decode(value string) (Actor, error) {
 	return a, nil
 }
 
-// asciiOnly escapes what a header may not carry as it is; JSON strings allow it.
+// asciiOnly escapes the characters that a header may not contain; JSON strings allow it.
 func asciiOnly(text []byte) string {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -5,9 +5,9 @@ import "strings"
 // longestHostID is the length of the longest id of a host, in bytes.
 const longestHostID = 253
 
-// IsHostID reports whether a text can be the id of a host, as the contract has it: a letter or
-// digit, then up to 252 letters, digits, and . _ : -. It is asked for each heartbeat, so it does
-// without a regular expression.
+// IsHostID reports whether a text is a valid id of a host in the contract: a letter or digit, then
+// up to 252 letters, digits, and . _ : -. It runs for each heartbeat, so it uses no regular
+// expression.
 func IsHostID(id string) bool {
 	if id == "" || len(id) > longestHostID || strings.IndexByte("._:-", id[0]) >= 0 {
 		return false

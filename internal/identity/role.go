@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// Role says which calls an actor may make. What it may touch with them is said by the rest of the
-// Actor. The empty role is that of an actor from a time before there were roles: Admin tells which
-// one it has.
+// Role decides which calls an actor may make. The rest of the Actor limits what the calls may
+// touch. An actor of a version without roles has the empty role: then Admin decides.
 type Role string
 
-// The roles. Which calls each may make stands in package access.
+// The roles. Package access defines which calls each may make.
 const (
-	// Reader sees everything but what engines wrote, and changes nothing.
+	// Reader sees everything but the output of engines, and changes nothing.
 	Reader Role = "reader"
-	// Submitter allocates for the users it may act as.
+	// Submitter allocates for the users that it may act as.
 	Submitter Role = "submitter"
 	// Agent speaks for one host, and on it for callers that it vouches for.
 	Agent Role = "agent"
-	// Operator looks after hosts and ends what must end, whosever it is.
+	// Operator maintains hosts, and may end the allocations of all users.
 	Operator Role = "operator"
 	// Admin does everything.
 	Admin Role = "admin"
-	// Coordinator passes calls on that another coordinator received, in the name of their callers.
+	// Coordinator forwards calls that another coordinator received, in the name of their callers.
 	Coordinator Role = "coordinator"
 )
 
@@ -38,14 +37,14 @@ func ParseRole(text string) (Role, error) {
 	return "", fmt.Errorf("role: %q: want %s", text, oneOf(Roles()))
 }
 
-// organization is what the subject's organization of a certificate begins with; the role follows.
+// organization is the prefix of the organization in a certificate's subject; the role follows.
 const organization = "bursar:"
 
-// Organization is the organization (O) in the subject of a certificate with the role.
+// Organization returns the organization (O) in the subject of a certificate with the role.
 func (r Role) Organization() string { return organization + string(r) }
 
-// RoleOf reads what Organization wrote. ok is false for any other organization; the role may be
-// one that does not exist.
+// RoleOf returns the role in an organization. ok is false for any other organization; the role may
+// not exist.
 func RoleOf(text string) (role string, ok bool) { return strings.CutPrefix(text, organization) }
 
 func oneOf(roles []Role) string {

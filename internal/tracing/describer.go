@@ -11,16 +11,16 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Keys of the attributes that spans have in addition to the standard ones.
+// Keys of span attributes in addition to the standard ones.
 const (
 	KeyAllocation = attribute.Key("bursar.allocation.id")
-	// KeyState is as the contract writes it, without its prefix: "reserved".
+	// KeyState has the contract's name without its prefix: "reserved".
 	KeyState = attribute.Key("bursar.allocation.state")
 	KeyHost  = attribute.Key("bursar.host.id")
 	KeyEpoch = attribute.Key("bursar.epoch")
 )
 
-// describer says in the span of a call which allocation it was about.
+// describer adds the allocation of a call to its span.
 type describer struct{}
 
 var _ connect.Interceptor = describer{}
@@ -36,7 +36,7 @@ func (describer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler changes nothing: a stream is about many.
+// WrapStreamingHandler changes nothing: a stream concerns many allocations.
 func (describer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
@@ -46,7 +46,7 @@ func (describer) WrapStreamingClient(next connect.StreamingClientFunc) connect.S
 	return next
 }
 
-// about is what an answer is about.
+// about returns the attributes of the allocation in an answer.
 func about(answer any) (list []attribute.KeyValue) {
 	of, ok := answer.(interface{ GetAllocation() *bursarv1.Allocation })
 	if !ok || of.GetAllocation() == nil {

@@ -1,15 +1,14 @@
 // Package tracing sends traces to a collector, by OTLP over HTTP, if the standard environment
-// variables of OpenTelemetry ask for it. If they do not, there is no interceptor, no tracer and no
+// variables of OpenTelemetry enable it. Otherwise there is no interceptor, no tracer and no
 // goroutine.
 //
-// It gives servers and clients interceptors that carry the W3C trace context from call to call.
-// What happens between two calls, the coordinator tells as spans of its own, with Tracer. In spans
-// are procedures, outcomes, addresses of servers, and ids: of allocations, of hosts, of epochs.
-// Labels, headers, tokens and the texts of errors, which quote labels, are never in them.
+// It gives servers and clients interceptors that carry the W3C trace context from call to call. For
+// the work between two calls, the coordinator makes its own spans with Tracer. Spans contain
+// procedures, outcomes, addresses of servers, and ids of allocations, hosts and epochs. They never
+// contain labels, headers, tokens and the texts of errors, which quote labels.
 //
-// If a collector is slow or away, only spans are lost: what it does not take is dropped, and the
-// log says so once.
+// If a collector is slow or away, only spans are lost: the exporter drops them, and logs that once.
 //
-// A *Tracing may be used by many goroutines. A nil one is that of a process that is not traced;
-// all methods work on it.
+// A *Tracing may be used by many goroutines. A nil *Tracing records nothing; all methods work on
+// it.
 package tracing

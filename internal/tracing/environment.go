@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// asked reports whether the environment asks for traces. The error is about what it asks for and
-// cannot have.
+// asked reports whether the environment enables traces. The error is about an impossible setting.
 //
-// It does by naming a collector, in OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or by OTEL_TRACES_EXPORTER=otlp, which then means the
-// collector of this machine. OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none say that it does
-// not. How calls are sampled, what is sent along and how soon, the SDK reads from the environment
-// itself.
+// The environment enables them with a collector, in OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or with OTEL_TRACES_EXPORTER=otlp, which then means the
+// collector of this machine. OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none disable them. The
+// SDK itself reads the settings of sampling, of additional headers and of timing from the
+// environment.
 func asked() (bool, error) {
 	if strings.EqualFold(value("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -39,7 +38,7 @@ func asked() (bool, error) {
 	}
 	if endpoint != "" {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			// Not quoted: it may hold a password.
+			// Not quoted: it may contain a password.
 			return false, errors.New(variable + ": want the URL of a collector, such as http://127.0.0.1:4318")
 		}
 	}

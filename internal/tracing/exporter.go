@@ -9,13 +9,13 @@ import (
 )
 
 // exporter sends spans without the texts of errors, logs when the collector begins to refuse them
-// and when it takes them again, and stops on Shutdown.
+// and when it accepts them again, and stops on Shutdown.
 type exporter struct {
 	sdk.SpanExporter
 
 	log     *slog.Logger
 	failing atomic.Bool
-	given   context.Context //nolint:containedctx // ends when nothing is to be sent any more
+	given   context.Context //nolint:containedctx // ends when the exporter must stop sending
 	giveUp  context.CancelFunc
 }
 
@@ -25,7 +25,7 @@ func newExporter(sender sdk.SpanExporter, log *slog.Logger) *exporter {
 	return e
 }
 
-// ExportSpans sends a batch. It returns no error: the library would print it.
+// ExportSpans sends a batch. It returns no error, because the library would print it.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -46,8 +46,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// discreet is a span without the text of its error, which may quote what a request said, labels
-// among it. The code is an attribute.
+// discreet is a span without the text of its error, which may quote the request and its labels. The
+// code is an attribute.
 type discreet struct{ sdk.ReadOnlySpan }
 
 // Status implements sdk.ReadOnlySpan.

@@ -10,11 +10,11 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Servers returns the interceptors of handlers, which go before all others; none if there are no
-// traces. Heartbeats are not traced: there are many of them, and metrics about them.
+// Servers returns the interceptors of handlers, which go before all others; none without traces.
+// Heartbeats are not traced: there are many of them, and metrics cover them.
 //
-// A call becomes a part of its caller's trace if trusts says so: such a caller decides whether the
-// call is recorded, and under which number. A call of another caller begins a trace of its own,
+// A call becomes a part of its caller's trace if trusts returns true: such a caller decides whether
+// the call is recorded, and under which number. A call of another caller begins a trace of its own,
 // with a link to the caller's. If trusts is nil, every caller is trusted.
 func (t *Tracing) Servers(trusts func(context.Context) bool) []connect.Interceptor {
 	if t == nil {
@@ -23,8 +23,8 @@ func (t *Tracing) Servers(trusts func(context.Context) bool) []connect.Intercept
 	return []connect.Interceptor{&choice{trusts: trusts, parent: t.interceptor(otelconnect.WithTrustRemote()), link: t.interceptor()}, describer{}}
 }
 
-// Clients returns the interceptors of clients, which make a span of each attempt; none if there
-// are no traces.
+// Clients returns the interceptors of clients, which make a span of each attempt; none without
+// traces.
 func (t *Tracing) Clients() []connect.Interceptor {
 	if t == nil {
 		return nil
@@ -35,19 +35,19 @@ func (t *Tracing) Clients() []connect.Interceptor {
 func (t *Tracing) interceptor(options ...otelconnect.Option) connect.Interceptor {
 	made, err := otelconnect.NewInterceptor(append(options,
 		otelconnect.WithTracerProvider(t.provider),
-		otelconnect.WithoutMetrics(), // they are Prometheus's
+		otelconnect.WithoutMetrics(), // Prometheus has them
 		otelconnect.WithPropagator(propagation.TraceContext{}),
 		otelconnect.WithFilter(func(_ context.Context, spec connect.Spec) bool {
 			return spec.Procedure != bursarv1connect.HostServiceSyncProcedure
 		}),
 	)...)
-	if err != nil { // only instruments can fail to be made, and there are none
+	if err != nil { // only instruments can fail, and there are none
 		panic(err)
 	}
 	return made
 }
 
-// choice is one of two interceptors, by call.
+// choice selects one of two interceptors for each call.
 type choice struct {
 	trusts       func(context.Context) bool
 	parent, link connect.Interceptor

@@ -15,20 +15,20 @@ import (
 // flushTime is how long Close waits for the collector.
 const flushTime = 2 * time.Second
 
-// instrumentation names the spans that this module makes itself.
+// instrumentation is the name of the spans that this module makes itself.
 const instrumentation = "github.com/bursar/bursar"
 
-// Tracing is one process's, or one server's of several in a process.
+// Tracing is the tracing of a process, or of one of several servers in a process.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	exporter *exporter
 	log      *slog.Logger
 }
 
-// Open returns the tracing that the environment asks for. It returns nil if the environment asks
-// for none, or for one that does not exist, which is logged: a process works without traces as
-// well. service is the source of the traces, unless OTEL_SERVICE_NAME says otherwise. Close what
-// it returns.
+// Open returns the tracing that the environment enables. It returns nil if the environment enables
+// none. It also returns nil, and logs it, if the setting is impossible: a process works without
+// traces as well. service is the source of the traces, unless OTEL_SERVICE_NAME overrides it. The
+// caller must close the result.
 func Open(ctx context.Context, service, version string, log *slog.Logger) *Tracing {
 	asked, err := asked()
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(ctx context.Context, service, version string, log *slog.Logger) *Traci
 	from, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
-	if err != nil { // it holds what could be read
+	if err != nil { // it has the readable part
 		log.Warn("a part of the traces' resource is left out", "error", err)
 	}
 	t := &Tracing{exporter: newExporter(sender, log), log: log}
@@ -55,7 +55,7 @@ func Open(ctx context.Context, service, version string, log *slog.Logger) *Traci
 	return t
 }
 
-// Tracer makes spans; nil if there are none to make.
+// Tracer returns the tracer; nil without traces.
 func (t *Tracing) Tracer() trace.Tracer {
 	if t == nil {
 		return nil
@@ -63,8 +63,8 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer(instrumentation)
 }
 
-// Close sends what is left, for at most two seconds, even if ctx has ended. The second call does
-// nothing.
+// Close sends the remaining spans, for at most two seconds, even if ctx has ended. A second call
+// does nothing.
 func (t *Tracing) Close(ctx context.Context) {
 	if t == nil {
 		return

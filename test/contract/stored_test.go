@@ -115,8 +115,8 @@ func TestRows(t *testing.T) {
 	ended.Start = &ledger.Start{
 		Name: "nightly", Phase: ledger.Failed, PhaseSince: at(5), PhaseReason: "nothing listens on port 8080",
 		Launch: &ledger.Launch{
-			Account: "etl", Program: "spark-submit", LogDirectory: "/var/log/bursar/engines/1", Watched: true, Retries: 2, Row: a.ID,
-			Tries: []ledger.Try{{HostID: "vm-2", At: at(4), Reason: "exit code 1", Executed: true, ErrorOutput: "no license"}},
+			Account: "etl", Program: "spark-submit", LogDirectory: "/var/log/bursar/engines/1", Watched: true, Retries: 2, Row: a.ID, Successor: a.ID + 2,
+			Tries: []ledger.Try{{HostID: "vm-2", At: at(4), Reason: "exit code 1", Executed: true, ErrorOutput: "no license", Fault: ledger.NotFound}},
 		},
 	}
 	set(t, ended, "Claimed", "Subordinate")

@@ -1,4 +1,4 @@
-// Command instant is a peer for tests: it grants whatever is asked for, at once.
+// Command instant is a peer for tests: it grants every request at once.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// instant is a scheduler that has room for everything but what is to wait.
+// instant is a scheduler that grants all requests except those that have to wait.
 type instant struct {
 	granted func(name string, allocations int)
 

@@ -15,13 +15,13 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// scheduler is a server of Nomad, and one goroutine for each request that is not granted yet.
+// scheduler is a server of Nomad, with one goroutine for each request that is not granted yet.
 type scheduler struct {
 	server  *nomad.Server
 	dir     string
 	granted func(name string, allocations int)
 
-	ctx      context.Context // until Close
+	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	watchers sync.WaitGroup
 }
@@ -47,7 +47,7 @@ func (s *scheduler) Open(c peers.Cluster, granted func(string, int)) (string, er
 	return peers.VersionOf("github.com/hashicorp/nomad"), nil
 }
 
-// lead returns when the server leads and can sign the identities of what it starts.
+// lead returns when the server leads and can sign the identities of its workloads.
 func (s *scheduler) lead() error {
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
@@ -77,7 +77,7 @@ func (s *scheduler) Submit(requests []peers.Request) error {
 	return nil
 }
 
-// watch tells of the allocations of a job until there are so many.
+// watch reports the allocations of a job until there are so many.
 func (s *scheduler) watch(name string, count int) {
 	for seen := 0; seen < count; {
 		changed := memdb.NewWatchSet()

@@ -19,11 +19,11 @@ import (
 
 const (
 	region = "global"
-	// coreMHz is what stands for one core: Nomad counts MHz.
+	// coreMHz represents one core: Nomad counts MHz.
 	coreMHz = 1000
 )
 
-// startServer starts one server without neighbours, and without Consul and Vault.
+// startServer starts a single server, without Consul and Vault.
 func startServer(dir string) (*nomad.Server, error) {
 	c := nomad.DefaultConfig()
 	c.Build = nomadversion.Version
@@ -46,7 +46,7 @@ func startServer(dir string) (*nomad.Server, error) {
 	return server, nil
 }
 
-// host is one that is ready, with nothing on it and nothing kept back.
+// host returns a ready host that is empty and reserves nothing.
 func host(number int, q peers.Quantities) *structs.Node {
 	n := mock.Node()
 	n.Name = fmt.Sprintf("host-%06d", number)
@@ -58,8 +58,8 @@ func host(number int, q peers.Quantities) *structs.Node {
 	return n
 }
 
-// job is what asks for the allocations of a request. It names no port and no volume, so that only
-// memory and CPU decide.
+// job returns the job for a request. It has no port and no volume, so that only memory and CPU
+// decide.
 func job(r *peers.Request) *structs.Job {
 	j := mock.BatchJob()
 	j.ID, j.Name = r.Name, r.Name

@@ -8,17 +8,17 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
 
-// callbacks is what the core calls: it allows every placement and passes grants on.
+// callbacks receives the calls of the core: it allows every placement and forwards grants.
 type callbacks struct {
 	granted  func(name string, allocations int)
-	answered chan error // for each host and application: nil if it was accepted
+	answered chan error // for each host and application; nil: it was accepted
 }
 
 func newCallbacks(granted func(string, int)) *callbacks {
 	return &callbacks{granted: granted, answered: make(chan error, 1<<20)}
 }
 
-// accepted returns when so many hosts or applications are.
+// accepted waits until n hosts or applications were accepted.
 func (c *callbacks) accepted(n int, what string) error {
 	timer := time.NewTimer(time.Minute)
 	defer timer.Stop()
@@ -65,7 +65,7 @@ func (c *callbacks) UpdateNode(response *si.NodeResponse) error {
 
 func (c *callbacks) Predicates(*si.PredicatesArgs) error { return nil }
 
-// PreemptionPredicates is not asked in these workloads: nothing is preempted.
+// PreemptionPredicates is not called in these workloads: nothing is preempted.
 func (c *callbacks) PreemptionPredicates(*si.PreemptionPredicatesArgs) *si.PreemptionPredicatesResponse {
 	return &si.PreemptionPredicatesResponse{Success: false, Index: -1}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// The parts of the core's configuration that are used, by its names.
+// The parts of the core's configuration that are used, with its names.
 type (
 	partitions struct {
 		Partitions []partition `json:"partitions"`
@@ -33,7 +33,7 @@ type (
 	}
 )
 
-// configuration is one partition whose root queue has the queues of the workload.
+// configuration returns one partition whose root queue has the queues of the workload.
 func configuration(c peers.Cluster) partitions {
 	root := queue{Name: "root", SubmitACL: "*"}
 	for _, q := range c.Queues {
@@ -49,7 +49,7 @@ func configuration(c peers.Cluster) partitions {
 	return partitions{Partitions: []partition{{Name: "default", Queues: []queue{root}}}}
 }
 
-// amounts leaves out what is not limited.
+// amounts omits quantities without a limit.
 func amounts(q peers.Quantities) map[string]string {
 	m := make(map[string]string)
 	if q.Memory > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// resourceManager is the name under which this program is known to the core.
+// resourceManager is the name of this program in the core.
 const resourceManager = "rm:bench"
 
 // scheduler is YuniKorn core, and its callbacks.
@@ -114,10 +114,10 @@ func (s *scheduler) Close() error {
 
 func application(number int) string { return "app-" + strconv.Itoa(number) }
 
-// key is the name of an allocation; callbacks find the request by it.
+// key returns the name of an allocation; callbacks find the request by it.
 func key(request string, number int) string { return request + "/" + strconv.Itoa(number) }
 
-// resource has the core's names and units: bytes, and thousandths of a core.
+// resource converts to the core's names and units: bytes, and thousandths of a core.
 func resource(q peers.Quantities) *si.Resource {
 	return &si.Resource{Resources: map[string]*si.Quantity{"memory": {Value: q.Memory}, "vcore": {Value: q.CPU}}}
 }

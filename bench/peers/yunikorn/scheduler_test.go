@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/bench/peers"
 )
 
-// YuniKorn core has state of the whole process, so one cluster serves all of the test.
+// YuniKorn core has global state, so the whole test uses one cluster.
 func TestYuniKornRunsTheWorkloads(t *testing.T) {
 	const gib = 1 << 30
 	cluster := peers.Cluster{
@@ -63,7 +63,7 @@ func TestYuniKornRunsTheWorkloads(t *testing.T) {
 	}
 }
 
-// watched is the scheduler, and what it grants.
+// watched is the scheduler with its grants.
 type watched struct {
 	*scheduler
 

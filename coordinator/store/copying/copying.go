@@ -3,8 +3,8 @@
 // ledger's time. The copy has an identity of its own and an epoch that is at least the source's.
 //
 // It needs twice the memory of a coordinator that loads the store; the history is copied in pages.
-// Nobody may use the source meanwhile: if it changes, that is noticed and the copy is not
-// finished. An unfinished copy is refused as a store, and can be overwritten by another copy.
+// The source must not be in use meanwhile: Run notices a change of it and then does not finish the
+// copy. Open refuses an unfinished copy; another copy can overwrite it.
 package copying
 
 import (
@@ -24,17 +24,17 @@ import (
 
 // Options of Run.
 type Options struct {
-	// Source is the source that an unfinished copy is marked with, without secrets.
+	// Source is the source in the mark of an unfinished copy, without secrets.
 	Source string
-	// Now is when the copy is made.
+	// Now is the time of the copy.
 	Now time.Time
 }
 
-// remember is how far back the remembered request ids are compared. It is the time for which the
-// coordinator keeps them by default.
+// remember is how far back the remembered request ids are compared: the default time for which the
+// coordinator keeps them.
 const remember = 24 * time.Hour
 
-// Report is what was copied and compared equal.
+// Report counts the copied rows, which were compared equal.
 type Report struct {
 	Source, Copy                                  store.Meta
 	Live, Ended, Hosts, Quotas, Providers, Recent int // Recent: remembered request ids
@@ -47,8 +47,8 @@ func (e *DifferenceError) Error() string {
 	return "the copy differs from its source: " + e.What + ": want nobody to use either store meanwhile"
 }
 
-// Run copies, compares, audits, and makes the copy a normal store. An error leaves the target
-// unfinished, or unchanged if it is a *store.RefusedError with NotEmpty.
+// Run copies, compares, audits, and makes the copy a normal store. After an error the target is
+// unfinished, or unchanged if the error is a *store.RefusedError with NotEmpty.
 func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Options) (Report, error) {
 	before, err := from.Meta(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
 	return nil
 }
 
-// live copies what a ledger is rebuilt from.
+// live copies the rows from which a ledger is rebuilt.
 func (c *run) live(ctx context.Context, s *ledger.Snapshot) error {
 	c.report.Hosts, c.report.Quotas, c.report.Providers, c.report.Recent = len(s.Hosts), len(s.Quotas), len(s.Providers), len(s.Remembered)
 	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas, Providers: s.Providers, Refusals: s.Refusals}); err != nil {
@@ -133,7 +133,7 @@ func (c *run) launches(ctx context.Context, of []ledger.Allocation) (rows []ledg
 		}
 		spec, err := c.from.Launch(ctx, launch.Row)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // its try fails, and says so
+			continue // its try fails with this reason
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the source: %w", err)
@@ -143,7 +143,7 @@ func (c *run) launches(ctx context.Context, of []ledger.Allocation) (rows []ledg
 	return rows, nil
 }
 
-// history copies what has ended.
+// history copies ended allocations.
 func (c *run) history(ctx context.Context) error {
 	query := store.HistoryQuery{PageSize: store.MaxPage}
 	for {
@@ -184,7 +184,7 @@ func (c *run) compare(ctx context.Context, source *ledger.Snapshot) error {
 	return audit(c.options.Now, loaded)
 }
 
-// differs names the first kind of rows that differs; nothing if none does.
+// differs names the first kind of rows that differs; empty if none does.
 func differs(a, b *ledger.Snapshot) string {
 	sort(a)
 	sort(b)
@@ -225,7 +225,7 @@ func (c *run) compareHistory(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the source: %w", err)
 		}
-		// tokens are places in the history, the same for every store
+		// tokens are positions in the history, the same for every store
 		b, _, err := c.to.History(ctx, query)
 		if err != nil {
 			return fmt.Errorf("reading the copy: %w", err)
@@ -265,7 +265,7 @@ func sameRow(a, b *ledger.Allocation) error {
 	return nil
 }
 
-// audit builds a ledger from what was loaded and runs its audit.
+// audit builds a ledger from a snapshot and runs its audit.
 func audit(now time.Time, loaded ledger.Snapshot) error {
 	copied := ledger.New(ledger.Config{}, placement.New(placement.Spread))
 	if err := copied.Restore(ledger.At(now), loaded); err != nil {

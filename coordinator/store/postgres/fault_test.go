@@ -293,7 +293,8 @@ func TestFailuresThatAreKnown(t *testing.T) {
 	}
 }
 
-// What an agent may report is stored, whatever PostgreSQL's texts and indexes cannot hold.
+// All valid reports of an agent are stored, even if PostgreSQL's texts and indexes cannot hold
+// them.
 func TestUnusualTexts(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	meta, err := s.Lead(t.Context(), 0)

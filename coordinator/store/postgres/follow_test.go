@@ -46,8 +46,8 @@ func followed(t *testing.T, s *Store, since store.Mark) store.Followed {
 	return f
 }
 
-// What a version has committed that keeps no records is a gap: while it leads nothing names the
-// state of the store, and afterwards nothing leads on from what was read before.
+// Commits of a version without records are a gap: while it leads there is no record of the store's
+// state, and a later leader does not continue from an earlier read.
 func TestWhatAnOlderVersionHasCommittedIsAGap(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 3)

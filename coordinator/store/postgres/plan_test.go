@@ -51,9 +51,9 @@ func filledForPlans(t *testing.T, analyzed bool) *pgx.Conn {
 	return conn
 }
 
-// No query looks at rows that it does not want: the server finds them by an index, in the order
-// they are wanted in. It may make one plan for all parameters after five for those it was given,
-// so each statement is executed more often than that.
+// No query visits rows outside its result: the server finds them by an index, in the wanted order.
+// It may make one plan for all parameters after five plans for given ones, so each statement is
+// executed more often than that.
 func TestQueriesUseIndexes(t *testing.T) {
 	testPlans(t, filledForPlans(t, true), "")
 }
@@ -64,7 +64,7 @@ func TestTheIndexOfTheHistoryIsUsedBeforeAnAnalyze(t *testing.T) {
 	testPlans(t, filledForPlans(t, false), "history_index_pkey")
 }
 
-// testPlans tests the plans of all queries, or of those that use an index.
+// testPlans tests the plans of all queries, or only of those that use an index.
 func testPlans(t *testing.T, conn *pgx.Conn, only string) {
 	t.Helper()
 	const (

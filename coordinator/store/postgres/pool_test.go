@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// A read that is given up while the server is silent keeps no place in the pool, and Close does
-// not wait for what is left of it.
+// A read that is canceled while the server is silent keeps no place in the pool, and Close does not
+// wait for its end.
 func TestReadOfASilentServer(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, _ := started(t, server.DSN("postgres"))

@@ -20,8 +20,8 @@ import (
 // secret is the password that no message may show.
 const secret = "s3cr3t/@:x"
 
-// wantRefused opens a store that must be refused, and returns what the message says was found and
-// is wanted.
+// wantRefused opens a store that must be refused, and returns the found and the wanted value in the
+// message.
 func wantRefused(t *testing.T, options Options, want store.Refusal) (found, wanted string) {
 	t.Helper()
 	s, err := Open(t.Context(), options)
@@ -220,7 +220,8 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// A session commits durably whatever the server's settings are; what it cannot change is logged.
+// A session commits durably under any settings of the server; unsafe settings that it cannot change
+// are logged.
 func TestUnsafeSettings(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{Settings: map[string]string{
 		"fsync": "off", "synchronous_commit": "off", "default_transaction_isolation": "serializable",

@@ -118,8 +118,8 @@ func opened(tb testing.TB, dsn string) *Store {
 	return s
 }
 
-// fresh makes an empty store, and opens it with what docs/operations.md grants to a role that does
-// not make the tables.
+// fresh makes an empty store, and opens it with the permissions in docs/operations.md for a role
+// that does not make the tables.
 func fresh(t *testing.T) storetest.Opener {
 	t.Helper()
 	dsn := emptySchema(t)
@@ -131,7 +131,7 @@ func fresh(t *testing.T) storetest.Opener {
 	return func(t *testing.T) store.Store { return at(t, dsn) }
 }
 
-// grantTo gives the role of asGranted what docs/operations.md grants.
+// grantTo gives the role of asGranted the permissions in docs/operations.md.
 func grantTo(t *testing.T, dsn string) {
 	t.Helper()
 	if err := shared.Execute(t.Context(), "postgres", strings.ReplaceAll(grants, "public", schemaOf(t, dsn))); err != nil {

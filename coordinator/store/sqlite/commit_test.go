@@ -62,8 +62,8 @@ func lockOut(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// A failure that SQLite reports before the commit leaves nothing behind, says what it is, and the
-// next epoch goes on.
+// A failure that SQLite reports before the commit changes nothing and is named, and the next epoch
+// continues.
 func TestFailuresThatAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		statement string
@@ -167,7 +167,7 @@ func TestCommitGivenUp(t *testing.T) {
 	wantRows(t, s, 2, 11) // it went on, and Lead waited for it
 }
 
-// A COMMIT that fails for a reason that does not say what reached the disk is reported as unknown.
+// A failed COMMIT whose error leaves open whether the data reached the disk is reported as unknown.
 func TestCommitOfUnknownOutcome(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -291,7 +291,7 @@ func TestLogStaysShort(t *testing.T) {
 	}
 }
 
-// Rows that have pages of their own fill the log faster: they count as what they are.
+// Rows with pages of their own fill the log faster: they count with these pages.
 func TestLargeRowsCountAsTheirPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const commits, payload = 20, 100 << 10

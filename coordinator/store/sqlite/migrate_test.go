@@ -105,8 +105,8 @@ func read(t *testing.T, s *Store, epoch uint64) (c contents) {
 	return c
 }
 
-// A store of an earlier version holds after its migration what one would that this version has
-// written from the start, and takes what that one takes.
+// A migrated store of an earlier version has the same content as a store that this version wrote
+// from the start, and accepts the same commits.
 func TestMigrationForward(t *testing.T) {
 	changes := rowsOfEveryKind(t)
 	latest, err := latestSchema()

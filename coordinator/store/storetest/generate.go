@@ -173,10 +173,12 @@ func start(t *rapid.T) *ledger.Start {
 		s.Launch = &ledger.Launch{
 			Account: text(t, "account"), Program: text(t, "program"), LogDirectory: text(t, "log directory"), Watched: rapid.Bool().Draw(t, "watched"),
 			Retries: rapid.Int32Min(0).Draw(t, "retries"), Row: ledger.ID(rapid.Uint64().Draw(t, "launch row")), RowBytes: rapid.Int32Min(0).Draw(t, "launch row's bytes"),
+			Successor: ledger.ID(rapid.Uint64().Draw(t, "successor")),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "tries") {
 			s.Launch.Tries = append(s.Launch.Tries, ledger.Try{
 				HostID: text(t, "tried host"), At: instant(t, "tried at"), Reason: text(t, "try's reason"), Executed: rapid.Bool().Draw(t, "executed"), ErrorOutput: text(t, "try's output"),
+				Fault: ledger.Fault(rapid.Uint8Max(uint8(ledger.NotExecutable)).Draw(t, "fault")),
 			})
 		}
 	}

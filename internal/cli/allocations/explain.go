@@ -58,6 +58,9 @@ server.`,
 		if err != nil {
 			return err
 		}
+		if req.GetId() != "" {
+			render.SayTriedAgain(c.Printer, req.GetId(), res.GetAllocation())
+		}
 		return c.Print(res, func() { render.PrintExplanation(c.Printer, res) })
 	}
 	return cmd

@@ -75,7 +75,17 @@ much more it used when this was noticed, and what its host does about it.`,
 			if err != nil {
 				return err
 			}
-			return c.Print(res.GetAllocation(), func() { render.PrintAllocation(c.Printer, res.GetAllocation()) })
+			if err := c.Print(res.GetAllocation(), func() { render.PrintAllocation(c.Printer, res.GetAllocation()) }); err != nil {
+				return err
+			}
+			if res.GetAllocation().GetLaunch().GetSuccessorId() != "" {
+				last, err := lookup.LastTry(cmd.Context(), cl, id)
+				if err != nil {
+					return err
+				}
+				render.SayTriedAgain(c.Printer, id, last)
+			}
+			return nil
 		}
 		all, more, err := f.List(cmd.Context(), cl)
 		if err != nil {

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/outputs"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -31,6 +33,9 @@ type awaited struct {
 	until time.Time
 	// insist: somebody has answered already, so an outage may last as long as it wants.
 	insist bool
+	// left is told, once, of an engine whose main process has ended while others of it
+	// go on. Nil: nobody is.
+	left func(a *bursarv1.Allocation)
 	// lost is told, once in an outage, why nobody answers.
 	lost func(err error)
 }
@@ -40,25 +45,29 @@ type awaited struct {
 func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Allocation, timedOut bool, err error) {
 	calls := quiet(cl)
 	var since time.Time // of the outage; zero: there is none
-	told := false
+	told, absent := false, true
 	for {
 		part := waitPart
 		if !w.until.IsZero() {
 			part = max(0, min(part, time.Until(w.until)))
 		}
 		calling, cancel := context.WithTimeout(ctx, part+answerTime)
-		res, err := calls.Engines().Wait(calling, &bursarv1.WaitRequest{Id: w.id, Ready: w.ready, Timeout: durationpb.New(part)})
+		res, err := calls.Engines().Wait(calling, &bursarv1.WaitRequest{Id: w.id, Ready: w.ready, Timeout: durationpb.New(part), LeaderEnd: w.left != nil})
 		cancel()
 		now := time.Now()
 		over := !w.until.IsZero() && !now.Before(w.until)
 		switch {
 		case ctx.Err() != nil:
 			return nil, false, ctx.Err() //nolint:wrapcheck // the caller's own
-		case err == nil && (!res.GetTimedOut() || over):
-			return res.GetAllocation(), res.GetTimedOut(), nil
-		case err == nil:
+		case err == nil && w.left != nil && goesOnWithoutMain(res.GetAllocation()):
+			w.left(res.GetAllocation())
+			w.left = nil
+			fallthrough
+		case err == nil && res.GetTimedOut() && !over:
 			since, told, w.insist = time.Time{}, false, true
 			continue
+		case err == nil:
+			return res.GetAllocation(), res.GetTimedOut(), nil
 		case !outputs.MayComeBack(err), over:
 			return nil, false, err
 		}
@@ -69,13 +78,35 @@ func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Alloc
 			told = true
 			w.lost(err)
 		}
-		if !w.insist && now.Sub(since) > servers.PresentPatience {
+		absent = absent && client.Unconnected(err)
+		if !w.insist && now.Sub(since) > patience(absent) {
 			return nil, false, err
 		}
 		if !pause.For(retryPause, ctx.Done(), nil) {
 			return nil, false, ctx.Err() //nolint:wrapcheck // the caller's own
 		}
 	}
+}
+
+// patience is how long a command goes on that nobody has answered. absent: it has got no connection
+// so far.
+func patience(absent bool) time.Duration {
+	if absent {
+		return servers.AbsentPatience
+	}
+	return servers.PresentPatience
+}
+
+// goesOnWithoutMain reports whether an engine's main process has ended while others of it go on.
+func goesOnWithoutMain(a *bursarv1.Allocation) bool {
+	return a.GetLeaderEnd() != nil && !render.HasEnded(a)
+}
+
+// sayLeft says that an engine goes on without its main process, and how to stop the rest.
+func sayLeft(out *render.Printer, a *bursarv1.Allocation, stops string) {
+	out.Sayf("bursar: the command has ended (%s), but processes that it has started still run: the allocation %s stays until the last one has ended",
+		cmp.Or(render.ExitText(a.GetLeaderEnd().GetExitStatus()), "nobody knows how"), a.GetId())
+	out.Sayf("bursar: %s", stops)
 }
 
 // quiet returns a client whose calls are made once, and of which nobody is told: its caller repeats

@@ -41,6 +41,7 @@ type fake struct {
 	onSignal func(bursarv1.Signal) error
 	onCancel func() error
 	onGet    func()
+	onRead   func(*bursarv1.AllocationServiceGetRequest) *bursarv1.Allocation
 	onWait   func(context.Context, *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error)
 
 	mu      sync.Mutex
@@ -135,11 +136,14 @@ func (f *fake) Start(ctx context.Context, req *bursarv1.StartRequest) (*bursarv1
 	return &bursarv1.StartResponse{Allocation: f.engine}, nil
 }
 
-func (f *fake) Get(context.Context, *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
+func (f *fake) Get(_ context.Context, req *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.onGet != nil {
 		f.onGet()
+	}
+	if f.onRead != nil {
+		return &bursarv1.AllocationServiceGetResponse{Allocation: f.onRead(req)}, nil
 	}
 	if f.engine == nil {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such allocation"))

@@ -32,6 +32,10 @@ writes more than the files hold, the oldest bytes are removed; logs says on
 standard error which bytes are gone. An engine that somebody started without an
 agent writes where its starter says.
 
+If an engine failed to become ready and was tried again, logs prints the output
+of the last try, whichever try the ID is of, and says so; -f goes on with the
+next try. --this-try prints the output of the try with that ID.
+
 You need the right to act as the engine's user, or to operate.`
 
 // logsFlags say which output is wanted, and from where.
@@ -40,6 +44,7 @@ type logsFlags struct {
 	since          cmdline.TimeFlag
 	tail           int32
 	offset         int64
+	thisTry        bool
 }
 
 func logsCommand(c *servers.Connections) *cobra.Command {
@@ -65,6 +70,7 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 	flags.Int32VarP(&f.tail, "tail", "n", 0, "so many lines before the end, and what comes then")
 	flags.Var(&f.since, "since", "from the first file that was written at this time or later: 10m, '2027-01-31 08:00:00'")
 	flags.Int64Var(&f.offset, "offset", 0, "from this byte on; the engine's first one is 0")
+	flags.BoolVar(&f.thisTry, "this-try", false, "of the try with this very id, also if the engine was tried again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request(cmd)
 		if err != nil {
@@ -77,7 +83,7 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 		if req.Id, err = lookup.AllocationID(cmd.Context(), cl, args[0]); err != nil {
 			return err
 		}
-		return showLogs(cmd.Context(), c.Reporter, cl, req)
+		return (&logsReader{Reporter: c.Reporter, client: cl, request: req, thisTry: f.thisTry}).show(cmd.Context())
 	}
 	return cmd
 }
@@ -116,40 +122,97 @@ func (f *logsFlags) request(cmd *cobra.Command) (*bursarv1.LogsRequest, error) {
 	return req, nil
 }
 
-// awaitOutput waits until an engine has begun, if that is to be expected and the output is to be
-// followed, and says what it waits for. It looks at the engine at least once: a request without a
-// stream ends at once if nobody is there or the id is unknown.
-func awaitOutput(ctx context.Context, c *failure.Reporter, cl *client.Client, id string, follow bool) error {
-	said := ""
-	for every := lookFirst; ; every = min(2*every, lookLast) {
-		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+// logsReader shows the output of one engine.
+type logsReader struct {
+	*failure.Reporter
+
+	client  *client.Client
+	request *bursarv1.LogsRequest
+	// thisTry: of one try alone, also if the engine was tried again.
+	thisTry bool
+}
+
+// show copies an output to standard output. If it is followed, the output of each further try
+// follows.
+func (r *logsReader) show(ctx context.Context) error {
+	for {
+		a, err := r.await(ctx)
 		if err != nil {
 			return err
 		}
-		a := res.GetAllocation()
-		if !follow || a.GetLaunch() == nil || hasBegun(a) || render.HasEnded(a) {
-			return nil
+		if err := r.copy(ctx); err != nil || !r.request.GetFollow() {
+			return err
+		}
+		if again, err := r.isTriedAgain(ctx, a); err != nil || !again {
+			return err
+		}
+		r.request.Start = nil // the next try has another output
+	}
+}
+
+// await waits until an engine has begun, if that is to be expected and the output is to be
+// followed, and says what it waits for. It looks at the engine at least once: a request without a
+// stream ends at once if nobody is there or the id is unknown.
+func (r *logsReader) await(ctx context.Context) (*bursarv1.Allocation, error) {
+	said := ""
+	for every := lookFirst; ; every = min(2*every, lookLast) {
+		a, err := r.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if a.GetId() != r.request.GetId() {
+			render.SayTriedAgain(r.Printer, r.request.GetId(), a)
+			r.request.Id = a.GetId()
+		}
+		if !r.request.GetFollow() || a.GetLaunch() == nil || hasBegun(a) || render.HasEnded(a) {
+			return a, nil
 		}
 		if line := render.AllocationLine(a); line != said && every > lookFirst {
-			c.Sayf("bursar: %s", line)
+			r.Sayf("bursar: %s", line)
 			said = line
 		}
 		if !pause.For(every, ctx.Done(), nil) {
-			return ctx.Err() //nolint:wrapcheck // the caller's own
+			return nil, ctx.Err() //nolint:wrapcheck // the caller's own
 		}
 	}
 }
 
-// showLogs copies an output to standard output.
-func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *bursarv1.LogsRequest) error {
-	if err := awaitOutput(ctx, c, cl, req.GetId(), req.GetFollow()); err != nil {
-		return err
+// look reads the allocation whose output is wanted.
+func (r *logsReader) look(ctx context.Context) (*bursarv1.Allocation, error) {
+	res, err := r.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: r.request.GetId(), LastTry: !r.thisTry})
+	return res.GetAllocation(), err
+}
+
+// isTriedAgain waits until it is known whether another try follows that of an engine whose output
+// has ended. Its end may not be known yet.
+func (r *logsReader) isTriedAgain(ctx context.Context, a *bursarv1.Allocation) (bool, error) {
+	if r.thisTry || a.GetLaunch().GetRetries() == 0 {
+		return false, nil
 	}
+	for {
+		now, err := r.look(ctx)
+		switch {
+		case err != nil && !outputs.MayComeBack(err):
+			return false, err
+		case err == nil && now.GetId() != r.request.GetId():
+			return true, nil
+		case err == nil && (render.HasEnded(now) || now.GetPhase() == bursarv1.Phase_PHASE_READY):
+			return false, nil
+		}
+		if !pause.For(lookFirst, ctx.Done(), nil) {
+			return false, ctx.Err() //nolint:wrapcheck // the caller's own
+		}
+	}
+}
+
+// copy copies the output of one try.
+func (r *logsReader) copy(ctx context.Context) error {
+	req := r.request
 	reader := &outputs.Reader{
-		Client: cl, Request: req, To: c.Stdout(), Patience: servers.PresentPatience,
-		Gap:       func(from, to int64) { sayGap(c.Printer, req.GetStream(), from, to) },
-		Uncounted: func() { c.Sayf("bursar: its bytes were not counted: offsets begin at the oldest file that is there") },
-		Lost:      func(err error) { c.Sayf("bursar: %s%s", c.Message(err), servers.TryingAgain) },
+		Client: r.client, Request: req, To: r.Stdout(), Patience: servers.PresentPatience,
+		Gap:       func(from, to int64) { sayGap(r.Printer, req.GetStream(), from, to) },
+		Uncounted: func() { r.Sayf("bursar: its bytes were not counted: offsets begin at the oldest file that is there") },
+		Lost:      func(err error) { r.Sayf("bursar: %s%s", r.Message(err), servers.TryingAgain) },
 	}
 	if req.GetFollow() {
 		reader.Patience = 0
@@ -159,7 +222,7 @@ func showLogs(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 		return &failure.ExitError{Code: failure.ExitFailed}
 	}
 	if err == nil && reader.Total() == 0 && req.GetStart() == nil && req.GetStream() == bursarv1.OutputStream_OUTPUT_STREAM_STDOUT {
-		c.Sayf("nothing on standard output; bursar logs --stderr %s shows standard error", req.GetId())
+		r.Sayf("nothing on standard output; bursar logs --stderr %s shows standard error", req.GetId())
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -38,6 +39,9 @@ type remote struct {
 	leaving int
 	// unread: the reader of standard output has gone.
 	unread bool
+	// unsent: no coordinator can have got the request. It belongs to the goroutine of start, until
+	// that has answered.
+	unsent bool
 	// cut: a part of the local copy is missing.
 	cut  bool
 	said map[string]bool // the messages that were said once
@@ -91,6 +95,7 @@ func (r *remote) run(ctx context.Context) error {
 // for as long as it takes: the engine may run.
 func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 	calls := quiet(r.cl)
+	r.unsent = true
 	var since time.Time
 	for {
 		calling, cancel := context.WithTimeout(ctx, startPart+convert.Wait(r.req.GetRequest()))
@@ -100,6 +105,7 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 		if err == nil {
 			return res.GetAllocation(), nil
 		}
+		r.unsent = r.unsent && client.Unconnected(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err() //nolint:wrapcheck // the caller's own
@@ -115,10 +121,10 @@ func (r *remote) start(ctx context.Context) (*bursarv1.Allocation, error) {
 			since = now
 		}
 		known := r.current() != ""
-		if now.Sub(since) >= servers.UnansweredUnseen {
+		if now.Sub(since) >= servers.UnansweredUnseen && convert.Wait(r.req.GetRequest()) == 0 { // ShowWait says it otherwise
 			r.once("start", func() { r.c.Sayf("bursar: %s%s", r.c.Message(err), servers.TryingAgain) })
 		}
-		if !known && now.Sub(since) > max(servers.PresentPatience, convert.Wait(r.req.GetRequest())) {
+		if !known && now.Sub(since) > max(patience(r.unsent), convert.Wait(r.req.GetRequest())) {
 			return nil, err
 		}
 		if !pause.For(retryPause, ctx.Done(), nil) {
@@ -219,10 +225,30 @@ func hasBegun(a *bursarv1.Allocation) bool {
 // notStarted is the end if the engine has not begun, as far as anybody has said. It gives all back
 // if nobody has said so.
 func (r *remote) notStarted(ctx context.Context, s started) error {
-	if s.allocation == nil && (mayPass(s.err) || client.Undecided(s.err)) {
+	if s.allocation == nil && !r.unsent && (mayPass(s.err) || client.Undecided(s.err)) {
 		r.giveBack(ctx, "its answer was lost")
 	}
+	if code := faultCode(s.allocation); code != 0 {
+		return &failure.ExitError{Code: code, Err: s.err}
+	}
 	return s.err
+}
+
+// faultCode is the code with which a shell ends if it cannot execute a program, as the last try of
+// a launch could not; 0: something else was the cause.
+func faultCode(a *bursarv1.Allocation) int {
+	tries := a.GetLaunch().GetTries()
+	if len(tries) == 0 || hasBegun(a) {
+		return 0
+	}
+	switch tries[len(tries)-1].GetFault() {
+	case bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND:
+		return failure.ExitNotFound
+	case bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE:
+		return failure.ExitNotExecutable
+	case bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED:
+	}
+	return 0
 }
 
 // end is the end of an engine that has begun, as this program's own.
@@ -256,7 +282,7 @@ func exitOf(a *bursarv1.Allocation) error {
 	case status != nil && status.Code != nil && status.GetCode() != 0:
 		return &failure.ExitError{Code: int(status.GetCode())}
 	case status == nil && (a.GetLaunch() != nil || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED):
-		return &failure.ExitError{Code: failure.ExitFailed}
+		return &failure.ExitError{Code: cmp.Or(faultCode(a), failure.ExitFailed)}
 	}
 	return nil
 }

@@ -198,6 +198,27 @@ func TestAnEngineThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
+// A program that no host could execute ends it as it would end a shell.
+func TestAProgramThatIsNotThereHasTheCodeOfAShell(t *testing.T) {
+	for fault, want := range map[bursarv1.LaunchFault]int{
+		bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND: 127, bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE: 126, bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED: 1,
+	} {
+		f := newFake(t)
+		f.onStart = func(context.Context, *bursarv1.StartRequest) error {
+			failed := connect.NewError(connect.CodeFailedPrecondition, errors.New("the engine did not start: no such program"))
+			detail, err := connect.NewErrorDetail(neverBegan(fault))
+			if err != nil {
+				return err
+			}
+			failed.AddDetail(detail)
+			return failed
+		}
+		if code, _, stderr := f.run(t, remoteArgs()...); code != want || !strings.Contains(stderr, "no such program") {
+			t.Errorf("%s: code %d, %q; want %d", fault, code, stderr, want)
+		}
+	}
+}
+
 // A Start whose answer is lost is repeated under the same request id.
 func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	f := newFake(t)
@@ -219,4 +240,29 @@ func signalName(sig syscall.Signal) string {
 	return map[syscall.Signal]string{
 		syscall.SIGUSR1: "SIGUSR1", syscall.SIGUSR2: "SIGUSR2", syscall.SIGHUP: "SIGHUP", syscall.SIGQUIT: "SIGQUIT", syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM",
 	}[sig]
+}
+
+// The engine lives on without its main process, as one does that has started a daemon.
+func TestRemoteSaysThatOthersGoOn(t *testing.T) {
+	for _, test := range []struct{ args, words []string }{
+		{[]string{"run", "--remote", "-m", "1MiB", "--", "job"}, []string{"has ended (code 3)", "still run", "Ctrl-C twice", "bursar stop " + fakeID}},
+		{[]string{"wait", fakeID}, []string{"has ended (code 3)", "still run", "bursar stop " + fakeID}},
+	} {
+		f := newFake(t)
+		f.onWait = func(_ context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
+			if req.GetLeaderEnd() {
+				a := f.begun()
+				a.LeaderEnd = &bursarv1.LeaderEnd{ExitStatus: &bursarv1.ExitStatus{Code: new(int32(3))}}
+				return &bursarv1.WaitResponse{Allocation: a}, nil
+			}
+			f.end(&bursarv1.ExitStatus{Code: new(int32(3))}, "")
+			return &bursarv1.WaitResponse{Allocation: f.engine}, nil
+		}
+		code, _, stderr := f.run(t, test.args...)
+		for _, words := range test.words {
+			if code != 3 || strings.Count(stderr, words) != 1 {
+				t.Errorf("%v: code %d, %q; want once %q", test.args, code, stderr, words)
+			}
+		}
+	}
 }

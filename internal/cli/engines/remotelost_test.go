@@ -3,6 +3,7 @@ package engines
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,5 +144,22 @@ func TestARefusedSignalIsTold(t *testing.T) {
 	}()
 	if code, _, stderr := f.run(t, remoteArgs()...); code != 3 || stderr != "" && strings.Contains(stderr, "passed on") {
 		t.Errorf("after its end: code %d, %q", code, stderr)
+	}
+}
+
+// Nobody has ever been at the address: there is nothing to wait for, and nothing to give back.
+func TestAnAddressWhereNobodyIsEndsAtOnce(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{url: "http://" + listener.Addr().String()}
+	_ = listener.Close()
+	for _, args := range [][]string{remoteArgs(), {"wait", fakeID}, {"logs", "-f", fakeID}, {"submit", "-m", "1MiB", "--", "job"}} {
+		began := time.Now()
+		code, _, stderr := f.run(t, args...)
+		if took := time.Since(began); code != 69 || took > 6*time.Second || !strings.Contains(stderr, "connection refused") || strings.Contains(stderr, "may run") {
+			t.Errorf("%v: code %d after %s, %q", args, code, took, stderr)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package engines
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/outputs"
 	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/pause"
@@ -33,7 +35,7 @@ func (r *remote) follow(ctx context.Context, a *bursarv1.Allocation) (*bursarv1.
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		defer close(over)
-		last, _, failed = await(ctx, r.cl, awaited{id: a.GetId(), insist: true, lost: func(err error) {
+		last, _, failed = await(ctx, r.cl, awaited{id: a.GetId(), insist: true, left: r.sayLeft, lost: func(err error) {
 			r.once("wait", func() { r.c.Sayf("bursar: %s; the engine goes on, trying again", r.c.Message(err)) })
 		}})
 		r.note(last)
@@ -64,6 +66,11 @@ func (r *remote) copy(ctx context.Context, id string, over <-chan struct{}) {
 		})
 	}
 	both.Wait()
+}
+
+// sayLeft says that the engine goes on without its main process.
+func (r *remote) sayLeft(a *bursarv1.Allocation) {
+	sayLeft(r.c.Printer, a, fmt.Sprintf("Ctrl-C twice within %s stops the rest, and so does: bursar stop %s", cmdline.Hours(againWithin), a.GetId()))
 }
 
 // copied takes note of how the copying of a stream has ended.

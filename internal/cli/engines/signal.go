@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/lookup"
+	"github.com/bursar/bursar/internal/cli/render"
 	"github.com/bursar/bursar/internal/cli/servers"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -83,6 +84,9 @@ id or of several. The exit code is that of the first failure.`,
 		}
 		return c.EachID(args, lookup.AllocationIDs(cmd.Context(), cl), func(id string) error {
 			res, err := cl.Engines().Signal(cmd.Context(), &bursarv1.SignalRequest{Id: id, Signal: f.value})
+			if err == nil {
+				render.SayTriedAgain(c.Printer, id, &bursarv1.Allocation{Id: res.GetId()})
+			}
 			if err == nil && c.IsJSON() {
 				return c.Print(res, func() {})
 			}

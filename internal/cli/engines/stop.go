@@ -156,8 +156,9 @@ func stopEach(ctx context.Context, c *failure.Reporter, cl *client.Client, texts
 		if err != nil {
 			return err
 		}
+		render.SayTriedAgain(c.Printer, id, a)
 		if f.wait > 0 && !f.dryRun && !render.HasEnded(a) {
-			asked = append(asked, id)
+			asked = append(asked, cmp.Or(a.GetId(), id))
 			if c.IsJSON() {
 				return nil // its end is printed
 			}
@@ -176,10 +177,7 @@ func stopEach(ctx context.Context, c *failure.Reporter, cl *client.Client, texts
 // stop asks for the end of one. With --dry-run it only reads that. One that was found by its labels
 // may have ended since, which is fine.
 func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-	read := func() (*bursarv1.Allocation, error) {
-		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
-		return res.GetAllocation(), err
-	}
+	read := func() (*bursarv1.Allocation, error) { return lookup.LastTry(ctx, cl, id) }
 	if f.dryRun {
 		return read()
 	}

@@ -100,9 +100,13 @@ func waitForAll(ctx context.Context, c *failure.Reporter, cl *client.Client, ids
 		waiting.Go(func() {
 			one := w
 			one.id = id
+			if f.what == forEnd {
+				one.left = func(a *bursarv1.Allocation) { sayLeft(c.Printer, a, "bursar stop "+a.GetId()+" stops the rest") }
+			}
 			a, timedOut, err := await(ctx, cl, one)
 			printing.Lock()
 			defer printing.Unlock()
+			render.SayTriedAgain(c.Printer, id, a)
 			ends[i] = waitedFor(c, a, timedOut, err, f)
 			if _, told := ends[i].(*failure.ExitError); !told && ends[i] != nil && len(ids) > 1 { //nolint:errorlint // made here
 				c.Report(fmt.Errorf("%s: %w", id, ends[i]))

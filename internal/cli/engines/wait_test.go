@@ -20,6 +20,14 @@ func endedAs(id string, code int32) *bursarv1.Allocation {
 	}
 }
 
+// neverBegan is an engine whose program no host could execute, the last one for a reason.
+func neverBegan(fault bursarv1.LaunchFault) *bursarv1.Allocation {
+	return &bursarv1.Allocation{
+		Id: fakeID, State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, EndTime: timestamppb.Now(),
+		Launch: &bursarv1.Launch{Tries: []*bursarv1.LaunchTry{{HostId: "h1"}, {HostId: "h2", Fault: fault}}},
+	}
+}
+
 // All are waited for at the same time, and the code is that of the first in the order of the ids.
 func TestWaitEndsWithTheFirstCodeThatIsNotZero(t *testing.T) {
 	f := newFake(t)
@@ -52,6 +60,9 @@ func TestWaitKnowsEachEnd(t *testing.T) {
 		"by a signal":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, ExitStatus: &bursarv1.ExitStatus{Signal: 9}}, nil, 137},
 		"never begun":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED}, nil, 1},
 		"not started":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, Launch: &bursarv1.Launch{Account: "alice"}}, nil, 1},
+		"not found":        {nil, neverBegan(bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND), nil, 127},
+		"not executable":   {nil, neverBegan(bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE), nil, 126},
+		"another fault":    {nil, neverBegan(bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED), nil, 1},
 		"of a caller":      {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_RELEASED}, nil, 0},
 		"lost":             {nil, &bursarv1.Allocation{EndTime: timestamppb.Now(), State: bursarv1.AllocationState_ALLOCATION_STATE_LOST}, nil, 1},
 		"ready":            {[]string{"--for", "ready"}, &bursarv1.Allocation{State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE}, nil, 0},

@@ -69,21 +69,30 @@ func AllocationIDs(ctx context.Context, cl *client.Client) func(text string) (st
 	return func(text string) (string, error) { return AllocationID(ctx, cl, text) }
 }
 
+// LastTry reads the allocation of the last try of an engine, by the id of any of its tries.
+func LastTry(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+	res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id, LastTry: true})
+	return res.GetAllocation(), err
+}
+
 // Nearest returns a client of the server that is asked about allocations that are named by their
 // ids, beginnings of these, or request ids.
 func Nearest(c *servers.Connections, cmd *cobra.Command, texts []string) (*client.Client, error) {
-	return c.NearestWith(cmd, func(ctx context.Context, agent *client.Client) bool {
+	return c.NearestWith(cmd, func(ctx context.Context, server *client.Client) (bool, error) {
 		for _, text := range texts {
-			id, err := AllocationID(ctx, agent, text)
+			id, err := AllocationID(ctx, server, text)
 			if err == nil {
-				_, err = agent.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+				_, err = LastTry(ctx, server, id)
 			}
 			_, missing := errors.AsType[*failure.NoSuchError](err)
-			if missing || client.NotFound(err) || client.Denied(err) || client.Precondition(err) {
-				return false // any other error is told by the command itself
+			switch {
+			case missing || client.NotFound(err) || client.Denied(err) || client.Precondition(err):
+				return false, nil
+			case err != nil:
+				return false, err // the command itself tells it
 			}
 		}
-		return true
+		return true, nil
 	})
 }
 

@@ -64,6 +64,23 @@ func programText(l *bursarv1.Launch) string {
 	return text
 }
 
+// TriedAgainText says that the engine of an allocation was tried again, as another one.
+func TriedAgainText(id string, last *bursarv1.Allocation) string {
+	text := "the engine of allocation " + id + " was tried again as " + last.GetId()
+	if last.GetHostId() != "" {
+		text += " on host " + last.GetHostId()
+	}
+	return text
+}
+
+// SayTriedAgain says on stderr that an answer is about another try than the one of the id that was
+// asked for. It says nothing if it is not.
+func SayTriedAgain(out *Printer, id string, last *bursarv1.Allocation) {
+	if last.GetId() != "" && last.GetId() != id {
+		out.Sayf("bursar: %s", TriedAgainText(id, last))
+	}
+}
+
 // tryFacts lists the tries that failed, with the last output of each.
 func tryFacts(l *bursarv1.Launch) (facts []string) {
 	for i, try := range l.GetTries() {
@@ -78,6 +95,9 @@ func tryFacts(l *bursarv1.Launch) (facts []string) {
 				facts = append(facts, "", line)
 			}
 		}
+	}
+	if l.GetSuccessorId() != "" {
+		facts = append(facts, "tried again as", l.GetSuccessorId())
 	}
 	if l.GetRetries() > 0 {
 		facts = append(facts, "retries", fmt.Sprintf("%d", l.GetRetries()))

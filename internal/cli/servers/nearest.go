@@ -31,21 +31,20 @@ const connectPatience = 500 * time.Millisecond
 //
 // If nobody has named the server (3 to 5), Nearest says on stderr which one it is.
 func (c *Connections) Nearest(cmd *cobra.Command) (*client.Client, error) {
-	return c.NearestWith(cmd, func(context.Context, *client.Client) bool { return true })
+	return c.NearestWith(cmd, func(context.Context, *client.Client) (bool, error) { return true, nil })
 }
 
 // NearestWith is Nearest for a command about allocations that it names. If this machine's agent
 // does not have them, and nobody has named the agent, the coordinator at 127.0.0.1:7070 is asked,
-// if one listens: a request that waits for any host is no host's.
-func (c *Connections) NearestWith(cmd *cobra.Command, has func(context.Context, *client.Client) bool) (*client.Client, error) {
+// if one listens and has them: a request that waits for any host is no host's. has reports whether
+// a server has them; an error means that the server does not say.
+func (c *Connections) NearestWith(cmd *cobra.Command, has func(context.Context, *client.Client) (bool, error)) (*client.Client, error) {
 	cl, named, err := c.NearestSilently(cmd)
 	if err != nil || named {
 		return cl, err
 	}
-	if ctx := cmd.Context(); c.OfAgent && coordinatorListens(ctx) && !has(ctx, cl) {
-		if cl, err = c.Coordinator(ctx); err != nil {
-			return nil, err
-		}
+	if ctx := cmd.Context(); c.OfAgent && coordinatorListens(ctx) {
+		cl = c.thatHas(ctx, cl, has)
 	}
 	if c.OfAgent {
 		c.Sayf("bursar: asking this host's agent at %s, about this host alone; --addr or BURSAR_ADDR asks a coordinator", c.Server())
@@ -53,6 +52,24 @@ func (c *Connections) NearestWith(cmd *cobra.Command, has func(context.Context, 
 		c.Sayf("bursar: asking the coordinator at %s", c.Server())
 	}
 	return cl, nil
+}
+
+// thatHas returns a client of the coordinator if that has what the agent does not have; else the
+// agent's, whose answer says why.
+func (c *Connections) thatHas(ctx context.Context, agent *client.Client, has func(context.Context, *client.Client) (bool, error)) *client.Client {
+	if there, err := has(ctx, agent); there || err != nil {
+		return agent
+	}
+	byDefault := c.ByDefault
+	coordinator, err := c.Coordinator(ctx)
+	if err == nil {
+		there, failed := has(ctx, coordinator)
+		if there && failed == nil {
+			return coordinator
+		}
+	}
+	c.Asked, c.ByDefault, c.OfAgent = agent, byDefault, true
+	return agent
 }
 
 // AsksNearest reports whether a command asks the server of Nearest.

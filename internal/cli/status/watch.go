@@ -95,10 +95,10 @@ message, with its "revision", "time" and "actor".`,
 	return cmd
 }
 
-// followRetries are those of a command that follows for days: it ends with an address that looks
-// wrong, and else never.
+// followRetries are those of a command that follows for days: it ends if nobody is at the address,
+// or if the address looks wrong, and otherwise never.
 func followRetries() client.RetryPolicy {
-	return client.RetryPolicy{Patience: servers.AbsentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
+	return client.RetryPolicy{Patience: servers.AbsentPatience, Absent: servers.AbsentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
 }
 
 // tellOutage says that no server answers a command that follows changes.

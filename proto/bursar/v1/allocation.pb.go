@@ -93,6 +93,60 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// LaunchFault is what is wrong with a program that was not executed. `bursar run --remote` ends as a
+// shell does: with 127 or 126.
+type LaunchFault int32
+
+const (
+	// Something else was the cause, or an older agent has said it.
+	LaunchFault_LAUNCH_FAULT_UNSPECIFIED LaunchFault = 0
+	// The program or its interpreter is not there.
+	LaunchFault_LAUNCH_FAULT_NOT_FOUND LaunchFault = 1
+	// The account may not execute it, or it is no program of the host.
+	LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE LaunchFault = 2
+)
+
+// Enum value maps for LaunchFault.
+var (
+	LaunchFault_name = map[int32]string{
+		0: "LAUNCH_FAULT_UNSPECIFIED",
+		1: "LAUNCH_FAULT_NOT_FOUND",
+		2: "LAUNCH_FAULT_NOT_EXECUTABLE",
+	}
+	LaunchFault_value = map[string]int32{
+		"LAUNCH_FAULT_UNSPECIFIED":    0,
+		"LAUNCH_FAULT_NOT_FOUND":      1,
+		"LAUNCH_FAULT_NOT_EXECUTABLE": 2,
+	}
+)
+
+func (x LaunchFault) Enum() *LaunchFault {
+	p := new(LaunchFault)
+	*p = x
+	return p
+}
+
+func (x LaunchFault) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LaunchFault) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (LaunchFault) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x LaunchFault) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LaunchFault.Descriptor instead.
+func (LaunchFault) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // Phase is how far an engine is on the way to being usable.
 type Phase int32
 
@@ -133,11 +187,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -146,7 +200,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // PeakSource is how the most memory that an engine used is known.
@@ -190,11 +244,11 @@ func (x PeakSource) String() string {
 }
 
 func (PeakSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (PeakSource) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x PeakSource) Number() protoreflect.EnumNumber {
@@ -203,7 +257,7 @@ func (x PeakSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PeakSource.Descriptor instead.
 func (PeakSource) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 // IncidentKind is what happened.
@@ -246,11 +300,11 @@ func (x IncidentKind) String() string {
 }
 
 func (IncidentKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
 }
 
 func (IncidentKind) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[3]
+	return &file_bursar_v1_allocation_proto_enumTypes[4]
 }
 
 func (x IncidentKind) Number() protoreflect.EnumNumber {
@@ -259,7 +313,7 @@ func (x IncidentKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IncidentKind.Descriptor instead.
 func (IncidentKind) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 // LeaderEndPolicy is what a host does if an engine's main process has ended and other processes of
@@ -299,11 +353,11 @@ func (x LeaderEndPolicy) String() string {
 }
 
 func (LeaderEndPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[4].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[5].Descriptor()
 }
 
 func (LeaderEndPolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[4]
+	return &file_bursar_v1_allocation_proto_enumTypes[5]
 }
 
 func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
@@ -312,7 +366,7 @@ func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaderEndPolicy.Descriptor instead.
 func (LeaderEndPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
@@ -359,11 +413,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[5].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[6].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[5]
+	return &file_bursar_v1_allocation_proto_enumTypes[6]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -372,7 +426,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 // Verdict is what would happen to the request now.
@@ -419,11 +473,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[6].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[7].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[6]
+	return &file_bursar_v1_allocation_proto_enumTypes[7]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -886,7 +940,10 @@ type Launch struct {
 	// How often a try on another host may follow a try whose engine has begun.
 	Retries int32 `protobuf:"varint,4,opt,name=retries,proto3" json:"retries,omitempty"`
 	// Tries that failed, the first one first; at most 8.
-	Tries         []*LaunchTry `protobuf:"bytes,5,rep,name=tries,proto3" json:"tries,omitempty"`
+	Tries []*LaunchTry `protobuf:"bytes,5,rep,name=tries,proto3" json:"tries,omitempty"`
+	// The allocation of the next try. Empty: there is none. Calls about an engine (Stop, Cancel,
+	// Amend, Explain, Signal, Wait) take the id of any of its tries and are about the last one.
+	SuccessorId   string `protobuf:"bytes,60,opt,name=successor_id,json=successorId,proto3" json:"successor_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -956,6 +1013,13 @@ func (x *Launch) GetTries() []*LaunchTry {
 	return nil
 }
 
+func (x *Launch) GetSuccessorId() string {
+	if x != nil {
+		return x.SuccessorId
+	}
+	return ""
+}
+
 // LaunchTry is a try to launch an engine that failed.
 type LaunchTry struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -966,7 +1030,9 @@ type LaunchTry struct {
 	// The program may have run. If not, the coordinator tries another host.
 	Executed bool `protobuf:"varint,4,opt,name=executed,proto3" json:"executed,omitempty"`
 	// The last lines of its standard error. The same callers see them as Allocation.error_output.
-	ErrorOutput   string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	ErrorOutput string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	// What the host has found wrong with the program.
+	Fault         LaunchFault `protobuf:"varint,60,opt,name=fault,proto3,enum=bursar.v1.LaunchFault" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,6 +1100,13 @@ func (x *LaunchTry) GetErrorOutput() string {
 		return x.ErrorOutput
 	}
 	return ""
+}
+
+func (x *LaunchTry) GetFault() LaunchFault {
+	if x != nil {
+		return x.Fault
+	}
+	return LaunchFault_LAUNCH_FAULT_UNSPECIFIED
 }
 
 // Incident counts events of one kind in the life of an engine.
@@ -3106,7 +3179,9 @@ type AllocationServiceGetRequest struct {
 	Id        string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// A standby may answer with what it last saw.
-	AllowStale    bool `protobuf:"varint,3,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	AllowStale bool `protobuf:"varint,3,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	// If the engine was tried again, the answer is the allocation of its last try.
+	LastTry       bool `protobuf:"varint,60,opt,name=last_try,json=lastTry,proto3" json:"last_try,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3158,6 +3233,13 @@ func (x *AllocationServiceGetRequest) GetRequestId() string {
 func (x *AllocationServiceGetRequest) GetAllowStale() bool {
 	if x != nil {
 		return x.AllowStale
+	}
+	return false
+}
+
+func (x *AllocationServiceGetRequest) GetLastTry() bool {
+	if x != nil {
+		return x.LastTry
 	}
 	return false
 }
@@ -3828,19 +3910,21 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x06launch\x18+ \x01(\v2\x11.bursar.v1.LaunchR\x06launch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x01\n" +
 	"\x06Launch\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12#\n" +
 	"\rlog_directory\x18\x03 \x01(\tR\flogDirectory\x12\x18\n" +
 	"\aretries\x18\x04 \x01(\x05R\aretries\x12*\n" +
-	"\x05tries\x18\x05 \x03(\v2\x14.bursar.v1.LaunchTryR\x05tries\"\xb0\x01\n" +
+	"\x05tries\x18\x05 \x03(\v2\x14.bursar.v1.LaunchTryR\x05tries\x12!\n" +
+	"\fsuccessor_id\x18< \x01(\tR\vsuccessorId\"\xde\x01\n" +
 	"\tLaunchTry\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1a\n" +
 	"\bexecuted\x18\x04 \x01(\bR\bexecuted\x12&\n" +
-	"\ferror_output\x18\x05 \x01(\tB\x03\x80\x01\x01R\verrorOutput\"\xd0\x02\n" +
+	"\ferror_output\x18\x05 \x01(\tB\x03\x80\x01\x01R\verrorOutput\x12,\n" +
+	"\x05fault\x18< \x01(\x0e2\x16.bursar.v1.LaunchFaultR\x05fault\"\xd0\x02\n" +
 	"\bIncident\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.bursar.v1.IncidentKindR\x04kind\x12%\n" +
 	"\tdimension\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdimension\x12\x1d\n" +
@@ -4030,13 +4114,14 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\fStopResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\x80\x01\n" +
+	"allocation\"\x9b\x01\n" +
 	"\x1bAllocationServiceGetRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12\x1f\n" +
 	"\vallow_stale\x18\x03 \x01(\bR\n" +
-	"allowStale\"U\n" +
+	"allowStale\x12\x19\n" +
+	"\blast_try\x18< \x01(\bR\alastTry\"U\n" +
 	"\x1cAllocationServiceGetResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -4120,7 +4205,11 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*U\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*h\n" +
+	"\vLaunchFault\x12\x1c\n" +
+	"\x18LAUNCH_FAULT_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16LAUNCH_FAULT_NOT_FOUND\x10\x01\x12\x1f\n" +
+	"\x1bLAUNCH_FAULT_NOT_EXECUTABLE\x10\x02*U\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x01\x12\x0f\n" +
@@ -4175,193 +4264,195 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(Phase)(0),                             // 1: bursar.v1.Phase
-	(PeakSource)(0),                        // 2: bursar.v1.PeakSource
-	(IncidentKind)(0),                      // 3: bursar.v1.IncidentKind
-	(LeaderEndPolicy)(0),                   // 4: bursar.v1.LeaderEndPolicy
-	(OverUsePolicy)(0),                     // 5: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 6: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 7: bursar.v1.Allocation
-	(*Launch)(nil),                         // 8: bursar.v1.Launch
-	(*LaunchTry)(nil),                      // 9: bursar.v1.LaunchTry
-	(*Incident)(nil),                       // 10: bursar.v1.Incident
-	(*LeaderEnd)(nil),                      // 11: bursar.v1.LeaderEnd
-	(*Claim)(nil),                          // 12: bursar.v1.Claim
-	(*OverUse)(nil),                        // 13: bursar.v1.OverUse
-	(*OverUseRule)(nil),                    // 14: bursar.v1.OverUseRule
-	(*Process)(nil),                        // 15: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 16: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 17: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 18: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 19: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 20: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 21: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 22: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 23: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 24: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 25: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 26: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 27: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 28: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 29: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 30: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 31: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 32: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 33: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 34: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 35: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 36: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 37: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 38: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 39: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 40: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 41: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 42: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 43: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 44: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 45: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 46: bursar.v1.ExplainResponse
-	nil,                                    // 47: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 48: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 49: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 50: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 51: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 52: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 53: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 54: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 55: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 56: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 57: bursar.v1.Shortfall
-	(*Account)(nil),                        // 58: bursar.v1.Account
-	(*HostFilters)(nil),                    // 59: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 60: bursar.v1.AccountName
-	(*Runners)(nil),                        // 61: bursar.v1.Runners
+	(LaunchFault)(0),                       // 1: bursar.v1.LaunchFault
+	(Phase)(0),                             // 2: bursar.v1.Phase
+	(PeakSource)(0),                        // 3: bursar.v1.PeakSource
+	(IncidentKind)(0),                      // 4: bursar.v1.IncidentKind
+	(LeaderEndPolicy)(0),                   // 5: bursar.v1.LeaderEndPolicy
+	(OverUsePolicy)(0),                     // 6: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 7: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 8: bursar.v1.Allocation
+	(*Launch)(nil),                         // 9: bursar.v1.Launch
+	(*LaunchTry)(nil),                      // 10: bursar.v1.LaunchTry
+	(*Incident)(nil),                       // 11: bursar.v1.Incident
+	(*LeaderEnd)(nil),                      // 12: bursar.v1.LeaderEnd
+	(*Claim)(nil),                          // 13: bursar.v1.Claim
+	(*OverUse)(nil),                        // 14: bursar.v1.OverUse
+	(*OverUseRule)(nil),                    // 15: bursar.v1.OverUseRule
+	(*Process)(nil),                        // 16: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 17: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 18: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 19: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 20: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 21: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 22: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 23: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 24: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 25: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 26: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 27: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 28: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 29: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 30: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 31: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 32: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 33: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 34: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 35: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 36: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 37: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 38: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 39: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 40: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 41: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 42: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 43: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 44: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 45: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 46: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 47: bursar.v1.ExplainResponse
+	nil,                                    // 48: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 49: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 50: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 51: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 52: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 53: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 54: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 55: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 57: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 58: bursar.v1.Shortfall
+	(*Account)(nil),                        // 59: bursar.v1.Account
+	(*HostFilters)(nil),                    // 60: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 61: bursar.v1.AccountName
+	(*Runners)(nil),                        // 62: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,   // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	47,  // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	54,  // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	54,  // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	54,  // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	55,  // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	55,  // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	55,  // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	55,  // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	55,  // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	15,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	16,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	13,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	54,  // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	12,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	10,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
-	11,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
-	2,   // 17: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
-	56,  // 18: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
-	1,   // 19: bursar.v1.Allocation.phase:type_name -> bursar.v1.Phase
-	55,  // 20: bursar.v1.Allocation.phase_time:type_name -> google.protobuf.Timestamp
-	8,   // 21: bursar.v1.Allocation.launch:type_name -> bursar.v1.Launch
-	9,   // 22: bursar.v1.Launch.tries:type_name -> bursar.v1.LaunchTry
-	55,  // 23: bursar.v1.LaunchTry.time:type_name -> google.protobuf.Timestamp
-	3,   // 24: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
-	55,  // 25: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
-	55,  // 26: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
-	55,  // 27: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
-	16,  // 28: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	4,   // 29: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
-	48,  // 30: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	54,  // 31: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	54,  // 32: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	55,  // 33: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	5,   // 34: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	55,  // 35: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	5,   // 36: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
-	56,  // 37: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
-	49,  // 38: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	50,  // 39: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	51,  // 40: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	54,  // 41: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	56,  // 42: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	56,  // 43: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	17,  // 44: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	19,  // 45: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	7,   // 46: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	54,  // 47: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	15,  // 48: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	56,  // 49: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	11,  // 50: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
-	1,   // 51: bursar.v1.ConfirmRequest.phase:type_name -> bursar.v1.Phase
-	7,   // 52: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	16,  // 53: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	10,  // 54: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
-	54,  // 55: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
-	2,   // 56: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
-	56,  // 57: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
-	7,   // 58: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	7,   // 59: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	54,  // 60: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	56,  // 61: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	7,   // 62: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	56,  // 63: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	7,   // 64: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	54,  // 65: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	7,   // 66: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	56,  // 67: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	7,   // 68: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	7,   // 69: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	52,  // 70: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,   // 71: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	55,  // 72: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	55,  // 73: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	1,   // 74: bursar.v1.AllocationServiceListRequest.phases:type_name -> bursar.v1.Phase
-	7,   // 75: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	53,  // 76: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	7,   // 77: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	55,  // 78: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	18,  // 79: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	6,   // 80: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	57,  // 81: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	58,  // 82: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	59,  // 83: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	60,  // 84: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	7,   // 85: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	61,  // 86: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	18,  // 87: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	25,  // 88: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	27,  // 89: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	29,  // 90: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	31,  // 91: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	33,  // 92: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	35,  // 93: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	37,  // 94: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	39,  // 95: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	41,  // 96: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	43,  // 97: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	45,  // 98: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	20,  // 99: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	22,  // 100: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	24,  // 101: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	26,  // 102: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	28,  // 103: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	30,  // 104: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	32,  // 105: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	34,  // 106: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	36,  // 107: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	38,  // 108: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	40,  // 109: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	42,  // 110: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	44,  // 111: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	46,  // 112: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	21,  // 113: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	23,  // 114: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	101, // [101:115] is the sub-list for method output_type
-	87,  // [87:101] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	48,  // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	55,  // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	55,  // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	55,  // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	56,  // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	56,  // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	56,  // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	56,  // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	56,  // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	16,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	17,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	14,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	55,  // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	13,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	11,  // 15: bursar.v1.Allocation.incidents:type_name -> bursar.v1.Incident
+	12,  // 16: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
+	3,   // 17: bursar.v1.Allocation.measured_peak_source:type_name -> bursar.v1.PeakSource
+	57,  // 18: bursar.v1.Allocation.cpu_time:type_name -> google.protobuf.Duration
+	2,   // 19: bursar.v1.Allocation.phase:type_name -> bursar.v1.Phase
+	56,  // 20: bursar.v1.Allocation.phase_time:type_name -> google.protobuf.Timestamp
+	9,   // 21: bursar.v1.Allocation.launch:type_name -> bursar.v1.Launch
+	10,  // 22: bursar.v1.Launch.tries:type_name -> bursar.v1.LaunchTry
+	56,  // 23: bursar.v1.LaunchTry.time:type_name -> google.protobuf.Timestamp
+	1,   // 24: bursar.v1.LaunchTry.fault:type_name -> bursar.v1.LaunchFault
+	4,   // 25: bursar.v1.Incident.kind:type_name -> bursar.v1.IncidentKind
+	56,  // 26: bursar.v1.Incident.first_time:type_name -> google.protobuf.Timestamp
+	56,  // 27: bursar.v1.Incident.last_time:type_name -> google.protobuf.Timestamp
+	56,  // 28: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
+	17,  // 29: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	5,   // 30: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
+	49,  // 31: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	55,  // 32: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	55,  // 33: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	56,  // 34: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	6,   // 35: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	56,  // 36: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	6,   // 37: bursar.v1.OverUseRule.policy:type_name -> bursar.v1.OverUsePolicy
+	57,  // 38: bursar.v1.OverUseRule.grace:type_name -> google.protobuf.Duration
+	50,  // 39: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	51,  // 40: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	52,  // 41: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	55,  // 42: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	57,  // 43: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	57,  // 44: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	18,  // 45: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	20,  // 46: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	8,   // 47: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	55,  // 48: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	16,  // 49: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	57,  // 50: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	12,  // 51: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
+	2,   // 52: bursar.v1.ConfirmRequest.phase:type_name -> bursar.v1.Phase
+	8,   // 53: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	17,  // 54: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	11,  // 55: bursar.v1.ReleaseRequest.incidents:type_name -> bursar.v1.Incident
+	55,  // 56: bursar.v1.ReleaseRequest.measured_peak:type_name -> bursar.v1.Resource
+	3,   // 57: bursar.v1.ReleaseRequest.measured_peak_source:type_name -> bursar.v1.PeakSource
+	57,  // 58: bursar.v1.ReleaseRequest.cpu_time:type_name -> google.protobuf.Duration
+	8,   // 59: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	8,   // 60: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	55,  // 61: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	57,  // 62: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	8,   // 63: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	57,  // 64: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	8,   // 65: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	55,  // 66: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	8,   // 67: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	57,  // 68: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	8,   // 69: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	8,   // 70: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	53,  // 71: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,   // 72: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	56,  // 73: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	56,  // 74: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	2,   // 75: bursar.v1.AllocationServiceListRequest.phases:type_name -> bursar.v1.Phase
+	8,   // 76: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	54,  // 77: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	8,   // 78: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	56,  // 79: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	19,  // 80: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	7,   // 81: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	58,  // 82: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	59,  // 83: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	60,  // 84: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	61,  // 85: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	8,   // 86: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	62,  // 87: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	19,  // 88: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	26,  // 89: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	28,  // 90: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	30,  // 91: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	32,  // 92: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	34,  // 93: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	36,  // 94: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	38,  // 95: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	40,  // 96: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	42,  // 97: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	44,  // 98: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	46,  // 99: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	21,  // 100: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	23,  // 101: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	25,  // 102: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	27,  // 103: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	29,  // 104: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	31,  // 105: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	33,  // 106: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	35,  // 107: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	37,  // 108: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	39,  // 109: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	41,  // 110: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	43,  // 111: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	45,  // 112: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	47,  // 113: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	22,  // 114: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	24,  // 115: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	102, // [102:116] is the sub-list for method output_type
+	88,  // [88:102] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -4379,7 +4470,7 @@ func file_bursar_v1_allocation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,

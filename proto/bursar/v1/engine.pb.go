@@ -587,7 +587,10 @@ type WaitRequest struct {
 	// Answer when the engine is ready, too. Otherwise only its end counts.
 	Ready bool `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
 	// How long to wait. Unset: until it happens.
-	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Answer, too, when the engine's main process has ended and others of the engine go on: the
+	// allocation lives and has a leader_end.
+	LeaderEnd     bool `protobuf:"varint,60,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -641,6 +644,13 @@ func (x *WaitRequest) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *WaitRequest) GetLeaderEnd() bool {
+	if x != nil {
+		return x.LeaderEnd
+	}
+	return false
 }
 
 type WaitResponse struct {
@@ -1172,7 +1182,9 @@ func (x *SignalRequest) GetSignal() Signal {
 }
 
 type SignalResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The allocation whose engine has got the signal: the last try's. Empty: the one of the request.
+	Id            string `protobuf:"bytes,60,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1205,6 +1217,13 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
 	return file_bursar_v1_engine_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SignalResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 type LaunchResponse struct {
@@ -1565,11 +1584,13 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	" \x01(\bR\x05limit\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
 	"\vWaitRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12D\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\atimeout\"b\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\atimeout\x12\x1d\n" +
+	"\n" +
+	"leader_end\x18< \x01(\bR\tleaderEnd\"b\n" +
 	"\fWaitResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -1608,8 +1629,9 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\rSignalRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x125\n" +
 	"\x06signal\x18\x02 \x01(\x0e2\x11.bursar.v1.SignalB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06signal\"\x10\n" +
-	"\x0eSignalResponse\"l\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06signal\" \n" +
+	"\x0eSignalResponse\x12\x0e\n" +
+	"\x02id\x18< \x01(\tR\x02id\"l\n" +
 	"\x0eLaunchResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +

@@ -26,6 +26,10 @@ for command in hosts allocations 'allocations 3f7k' quotas status queues provide
   fails 1900 "$BURSAR" $command
 done
 fails 1900 "$BURSAR" run -m 1MiB -- true
+for command in watch 'watch -l user=alice' 'wait 0000000000001' 'logs -f 0000000000001' 'signal 0000000000001' 'submit -m 1MiB -- true' 'run --remote -m 1MiB -- true'; do
+  # shellcheck disable=SC2086 # words
+  fails 2500 "$BURSAR" $command
+done
 fails 1900 "$BURSAR" allocations --agent "$WORK/none/agent.sock"
 fails 1900 "$BURSAR" hosts --addr "$dead,http://127.0.0.1:$((PORT + 8)),http://127.0.0.1:$((PORT + 9))"
 

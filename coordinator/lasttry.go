@@ -1,0 +1,69 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// A caller knows an engine by the id that the answer to its request named, which is that of the
+// first try. The ended allocation of a try names its successor, so any try's id leads to the last
+// try, which is the one that calls about an engine are for. Rights are checked on that one.
+
+// successorOf is the allocation of the next try; 0: there is none.
+func successorOf(a *ledger.Allocation) ledger.ID {
+	if launch := a.Launch(); launch != nil {
+		return launch.Successor
+	}
+	return 0
+}
+
+// onLastTry does a command for the last try of an engine, by the id of any try, and returns the
+// last try's id. The command's error is a *ledger.NotFoundError for an allocation that has ended.
+func onLastTry[T any](ctx context.Context, s *allocationService, id ledger.ID, command func(id ledger.ID) (T, error)) (T, ledger.ID, error) {
+	for {
+		result, err := command(id)
+		if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
+			return result, id, err
+		}
+		row, failed := s.ended(ctx, id)
+		next := successorOf(&row)
+		if failed != nil || next <= id { // ids rise, so this ends whatever a store says
+			return result, id, err
+		}
+		id = next
+	}
+}
+
+// ofLastTry names the try that an error is about, if it is another one than was asked for.
+func ofLastTry(asked, last ledger.ID, err error) error {
+	if err == nil || asked == last {
+		return err
+	}
+	return fmt.Errorf("the engine of allocation %s was tried again as %s: %w", asked, last, err)
+}
+
+// lastTryOf follows an allocation that was read to the last try that is known.
+func (s *allocationService) lastTryOf(ctx context.Context, allowStale bool, a ledger.Allocation) (ledger.Allocation, error) {
+	for next := successorOf(&a); next > a.ID; next = successorOf(&a) {
+		var following ledger.Allocation
+		var live bool
+		err := s.loop.Reader(allowStale).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) { following, live = l.Get(next) })
+		if err != nil {
+			return a, err
+		}
+		if !live {
+			following, err = s.ended(ctx, next)
+		}
+		if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
+			return a, nil // a standby has not seen it yet
+		}
+		if err != nil {
+			return a, err
+		}
+		a = following
+	}
+	return a, nil
+}
