@@ -86,7 +86,7 @@ func bounded(parts []string, all int) string {
 // have says which values hosts have of a label: "hosts have zone b, c and 4 more". If no host has
 // the label, it says which labels there are.
 func (c *Census) have(key string) string {
-	values, more := c.commonest(key, mostValues)
+	values, more := c.commonest(key)
 	if len(values) > 0 {
 		return "hosts have " + key + " " + valueTexts(values, more)
 	}
