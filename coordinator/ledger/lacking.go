@@ -69,8 +69,8 @@ func (l *Ledger) lacking(q *queue, e *entry) string {
 	return ""
 }
 
-// nearestHost is the host that has most of what a request asks for, and words that follow its name. If
-// that host is too small to take the request ever, it is one that is not. nil: there is none.
+// nearestHost is the host that has most of what a request asks for, and words that follow its name.
+// If that host is too small to take the request ever, it is one that is not. nil: there is none.
 func (l *Ledger) nearestHost(e *entry) (h *host, which string) {
 	q := Query{Request: e.request(), Wishes: e.Wishes}
 	slot, which := l.placer.Closest(q), ", the closest, "
@@ -134,8 +134,9 @@ func (s *Shortfall) closedText() string {
 		return "has no " + s.Dimension + " now"
 	case NoteHeldBack:
 		return withReason("holds applications back", detail)
+	default:
+		return ""
 	}
-	return ""
 }
 
 // why says what the numbers do not say, to follow them.
@@ -148,8 +149,9 @@ func (s *Shortfall) why() string {
 			return ", kept " + spelling.Line(s.Detail, lackingBytes)
 		}
 		return ", kept for a request that waits longer"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // amountText writes a quantity as people say it: "1 core", "2.3GiB of memory".
