@@ -62,7 +62,7 @@ func (c *conditionsChild) open(o order) error {
 	return nil
 }
 
-// granted reports whether a host meets what the child asks for.
+// granted reports whether some host meets the wishes of the child.
 func (c *conditionsChild) granted() bool {
 	return c.kind == "plain" || c.kind == "label" || c.kind == "met"
 }
@@ -114,7 +114,7 @@ func conditionWishes(kind string, n int) (*ledger.Wishes, error) {
 	return &ledger.Wishes{Rules: &ledger.Rules{Required: rules}}, nil
 }
 
-// conditionsSuite shows what conditions on labels cost.
+// conditionsSuite shows the cost of conditions on labels.
 func conditionsSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("conditions")
 	if err != nil {
