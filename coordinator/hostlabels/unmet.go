@@ -46,8 +46,8 @@ func (c *Census) apart(conditions []Condition) string {
 	return "no host meets all conditions together: " + bounded(parts, len(conditions))
 }
 
-// Lacks names the conditions that a host with these labels does not meet, and the labels that it has
-// instead: "zone=a (it has zone=b)". It is empty if the host meets all.
+// Lacks names the conditions that a host with these labels does not meet, and the labels that it
+// has instead: "zone=a (it has zone=b)". It is empty if the host meets all.
 func Lacks(labels label.Set, conditions []Condition) string {
 	var parts []string
 	unmet := 0

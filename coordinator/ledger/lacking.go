@@ -16,8 +16,9 @@ const (
 	lackingBytes      = 200
 )
 
-// describe adds the shortfalls to the reason of a waiting allocation: the dimensions and amounts that
-// are missing in the account that it waits for. If it waits for any host, that is the closest one.
+// describe adds the shortfalls to the reason of a waiting allocation: the dimensions and amounts
+// that are missing in the account that it waits for. If it waits for any host, that is the closest
+// one.
 //
 // The answer is kept for all requests of the class until the next command. fresh counts those that
 // were worked out: the placer looks at a bounded number of hosts for each.
