@@ -21,6 +21,9 @@ const (
 func (x *Index) Closest(q ledger.Query) ledger.Slot {
 	c := &x.contest
 	c.begin(&q)
+	if !x.mayQualify(c.search) {
+		return ledger.NoSlot
+	}
 	slot := x.free.closest(c)
 	if slot == ledger.NoSlot && (c.instances > 0 || c.counted()) {
 		c.instances, c.signature.instances, c.custom = 0, 0, nil
@@ -137,7 +140,7 @@ func (c *contest) takes(p *place) bool {
 		return false
 	}
 	h := &c.fleet.hosts[p.slot]
-	if !h.labels.MatchesFilter(c.required) || c.nearness(h) != c.near {
+	if c.partial && !c.labelled(h) || c.nearness(h) != c.near {
 		c.wasted++
 		return false
 	}

@@ -9,8 +9,8 @@ import (
 const (
 	// maxViews bounds the cost of a host's change, which is made in every view that has the host.
 	maxViews = 16
-	// maxPreferred bounds the ranks of a view; a request with more preferred labels is searched
-	// without a view of its own.
+	// maxPreferred bounds the ranks of a view; a request with more preferred labels and conditions
+	// is searched without a view of its own.
 	maxPreferred = 16
 	// maxDebtors is how many signatures without a view are remembered with their cost.
 	maxDebtors = 32
@@ -127,13 +127,13 @@ func (d *directory) view(s *search) *view {
 	s.of, s.wasted = d.of, 0
 	d.clock++
 	found := d.views[0]
-	s.partial = !s.plain() || s.better.Preferences() > 0
+	s.partial = !s.plain()
 	if !s.partial {
 		return found
 	}
 	for made := d.made &^ 1; made != 0; made &= made - 1 {
 		v := d.views[bits.TrailingZeros16(made)]
-		if v.equal(&s.signature) && s.better.Preferences() == 0 {
+		if v.equal(&s.signature) {
 			s.partial = false
 			found = v
 			break
@@ -149,7 +149,7 @@ func (d *directory) view(s *search) *view {
 // countWaste counts what the search wasted against its signature, and makes a view when that has
 // become too much.
 func (d *directory) countWaste(s *search) {
-	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred || s.rules != nil {
+	if s.wasted <= freeChecks || s.preferences() > maxPreferred {
 		return
 	}
 	b := d.debtor(&s.signature)

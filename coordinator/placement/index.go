@@ -81,7 +81,7 @@ func (x *Index) Remove(slot ledger.Slot) {
 // Choose returns a host of the best score among those on which the request fits now, or NoSlot.
 func (x *Index) Choose(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
-	return x.free.choose(&x.search)
+	return x.choose(x.free)
 }
 
 // Possible reports whether a host with the required labels, and not to be avoided, has limits as
@@ -95,11 +95,36 @@ func (x *Index) Possible(q ledger.Query) bool {
 func (x *Index) Sized(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
 	x.search.preferred, x.search.better = nil, nil
-	return x.limits.choose(&x.search)
+	return x.choose(x.limits)
 }
 
 // Census counts the hosts by their labels. It is valid until the next change.
 func (x *Index) Census() *hostlabels.Census { return &x.census }
+
+// choose searches one of the directories.
+func (x *Index) choose(d *directory) ledger.Slot {
+	if !x.mayQualify(&x.search) {
+		return ledger.NoSlot
+	}
+	return d.choose(&x.search)
+}
+
+// mayQualify reports whether some host may meet each condition of a search. It looks at the values
+// of their labels and at no host, so that a request which no host meets costs the same in a fleet
+// of any size, also if nobody has asked for that before.
+func (x *Index) mayQualify(s *search) bool {
+	for i := range s.must {
+		if !x.census.MayHold(&s.must[i], true) {
+			return false
+		}
+	}
+	for i := range s.never {
+		if !x.census.MayHold(&s.never[i], false) {
+			return false
+		}
+	}
+	return true
+}
 
 func (d *directory) choose(s *search) ledger.Slot {
 	slot := d.view(s).choose(s)
@@ -120,7 +145,7 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 		}
 		f.Total++
 		switch {
-		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)):
+		case !s.labelled(h) || s.avoids(ledger.Slot(n)):
 			f.Labels++
 		case h.state&healthy == 0:
 			f.Health++
