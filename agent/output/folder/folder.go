@@ -45,7 +45,8 @@ func (e *StrangerError) Short() string {
 	return short.Error()
 }
 
-// Check refuses a file that is not regular, or not of the user. The error is ErrIrregular or a *StrangerError.
+// Check refuses a file that is not regular, or not of the user. The error is ErrIrregular or a
+// *StrangerError.
 func Check(stat *unix.Stat_t, uid uint32) error {
 	switch {
 	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
