@@ -22,10 +22,10 @@ func (g *signature) plain() bool {
 	return len(g.required) == 0 && !g.ruled() && g.preferences() == 0 && !g.counted()
 }
 
-// ruled reports whether conditions say which hosts qualify.
+// ruled reports whether conditions restrict the qualifying hosts.
 func (g *signature) ruled() bool { return len(g.must)+len(g.never) != 0 }
 
-// preferences is how many labels and conditions say which hosts are better.
+// preferences returns the number of labels and conditions that make a host better.
 func (g *signature) preferences() int { return len(g.preferred) + len(g.better) }
 
 func (g *signature) counted() bool { return g.instances != 0 || len(g.custom) != 0 }
@@ -61,8 +61,8 @@ func hasRule(list []label.Rule, rule *label.Rule) bool {
 	return false
 }
 
-// includes reports whether every host that satisfies the other satisfies this one, which prefers
-// nothing.
+// includes reports whether every host that satisfies the other signature satisfies this one, which
+// has no preferences.
 func (g *signature) includes(other *signature) bool {
 	if g.preferences() != 0 || g.instances > other.instances || len(g.required) > len(other.required) {
 		return false
@@ -75,7 +75,7 @@ func (g *signature) includes(other *signature) bool {
 	return covers(other.custom, g.custom) && hasRules(other.must, g.must) && hasRules(other.never, g.never)
 }
 
-// covers reports whether the first list has at least what the second one has.
+// covers reports whether the first list has at least the quantities of the second one.
 func covers(list, other []resource.Quantity) bool {
 	for i := range other {
 		if other[i].Value > amount(list, other[i].Name) {
