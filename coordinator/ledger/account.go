@@ -6,28 +6,28 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// unlimited is what an account may give of a dimension that it does not list: so much more than
-// all live allocations together have (see mostTogether) that it is never used up.
+// unlimited is the amount of a dimension that an account's limit does not list. It exceeds all live
+// allocations together so far (see mostTogether) that it is never used up.
 const unlimited = math.MaxInt64 / 2
 
-// account is one thing that limits. available = limit - protected - used - reserved - others, per
-// dimension. The fields that every decision reads come first, in few cache lines: in a large
-// fleet, fetching an account costs more than everything that is done with it.
+// account is one limit. available = limit - protected - used - reserved - others, per dimension.
+// The fields that every decision reads come first, in few cache lines: in a large fleet, fetching
+// an account costs more than computing with it.
 type account struct {
 	// most is limit less protected in memory, cpu and instances, or unlimited if the limit does
 	// not list it.
 	most [3]int64
 
 	sums
-	others resource.Vector // in an external queue: what is used and is not ours
+	others resource.Vector // in an external queue: the use of others
 
-	claim *claim // it is held for one request; nil: it is not
+	claim *claim // the hold for one request; nil: none
 	held  int    // live allocations that count in it
-	// complete says that the account has no custom countable that the limit does not list, but for
-	// those of applications. If it is false, such a countable is not limited.
+	// complete says that the limit lists all custom countables of the account, except those of
+	// applications. If it is false, an unlisted countable is not limited.
 	complete bool
-	// exceeded says that more may be used than the limit allows, because the limit shrank or
-	// engines were adopted.
+	// exceeded says that the use may exceed the limit, because the limit shrank or engines were
+	// adopted.
 	exceeded bool
 	queue    queue // requests that wait behind it
 
@@ -36,15 +36,16 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	// external is of a quota whose rule limits external parts; its accounts for these have it, too.
+	// external is set in a quota account whose rule limits external parts, and in its accounts for
+	// these.
 	external *externalAccounts
 	grants   grants
-	rests    Instant // until then it is not held again
+	rests    Instant // the account is not held again before then
 	wanted   uint64  // the last visit of the starved in which a request could not get it yet
-	sets     int     // that charge it
+	sets     int     // account sets that charge it
 }
 
-// setLimit changes what the account may give.
+// setLimit changes the limit of the account.
 func (a *account) setLimit(limit, protected resource.Vector) {
 	a.limit, a.protected = limit, protected
 	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
@@ -59,7 +60,7 @@ func (a *account) setLimit(limit, protected resource.Vector) {
 	a.exceeded = a.overLimit()
 }
 
-// available is what is left of the dimension; below zero if more is used than the limit allows.
+// available returns the available amount of the dimension; below zero if the use exceeds the limit.
 func (a *account) available(dimension string) int64 {
 	switch dimension {
 	case resource.Memory:
@@ -72,9 +73,9 @@ func (a *account) available(dimension string) int64 {
 	return a.mostOf(dimension) - a.used.Get(dimension) - a.reserved.Get(dimension) - get(a.others, dimension)
 }
 
-// mostOf is what the account could give of the dimension if nothing were used. A host or a queue
-// that does not list a custom countable has none; a quota that does not list it does not limit it.
-// Nor does a cluster queue limit what it does not list of applications.
+// mostOf returns the amount of the dimension that the account could give if nothing were used. If a
+// host or a queue does not list a custom countable, it has none; if a quota does not list it, it is
+// not limited. Nor does a cluster queue limit unlisted dimensions of applications.
 func (a *account) mostOf(dimension string) int64 {
 	switch dimension {
 	case resource.Memory:
@@ -99,7 +100,7 @@ func get(v resource.Vector, dimension string) int64 {
 	return quantity
 }
 
-// fits reports whether every dimension that the request asks for is there.
+// fits reports whether every dimension that the request asks for is available.
 func (a *account) fits(request resource.Vector) bool {
 	if m := request.Memory(); m != 0 && m > a.most[0]-a.used.Memory()-a.reserved.Memory()-a.others.Memory() {
 		return false
@@ -128,7 +129,7 @@ func (a *account) couldEverFit(request resource.Vector) bool {
 	return true
 }
 
-// shortfalls appends what the account lacks for the request.
+// shortfalls appends the amounts that the account lacks for the request.
 func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	for dimension, asked := range request.All() {
 		available := a.available(dimension)
@@ -142,8 +143,8 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 	return list
 }
 
-// judgeLimit says of a shortfall that the limit is less than what is asked for, if so: for good, or
-// as long as the cluster is no larger.
+// judgeLimit notes on a shortfall that the limit is less than the request, for good or as long as
+// the cluster is no larger.
 func (a *account) judgeLimit(s *Shortfall) {
 	if s.Requested <= a.mostOf(s.Dimension) || resource.OfMasters(s.Dimension) { // their limit moves with the cluster
 		return
@@ -164,7 +165,7 @@ func (a *account) shortfall(dimension string, asked, available int64, note Note)
 	}
 }
 
-// closedShortfall says that the account gives nothing of what a request asks for. It names the
+// closedShortfall returns the shortfall of an account that gives nothing to a request. It names the
 // first dimension that the request asks for.
 func (a *account) closedShortfall(request resource.Vector, note Note) Shortfall {
 	for dimension, asked := range request.All() {
@@ -175,7 +176,7 @@ func (a *account) closedShortfall(request resource.Vector, note Note) Shortfall 
 	return a.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
 }
 
-// overLimit reports whether more is used than the limit allows.
+// overLimit reports whether the use exceeds the limit.
 func (a *account) overLimit() bool {
 	for dimension := range a.limit.All() {
 		if a.available(dimension) < 0 {
@@ -185,9 +186,8 @@ func (a *account) overLimit() bool {
 	return false
 }
 
-// shown is what is used and reserved, each with every dimension that the other has or the limit
-// lists, also those that are zero: so that what readers get does not depend on what was there
-// before.
+// shown returns the used and the reserved amounts. Each has every dimension of the other and of the
+// limit, also those that are zero, so that the result does not depend on earlier use.
 func (a *account) shown() (used, reserved resource.Vector) {
 	used, reserved = a.used.Vector(), a.reserved.Vector()
 	return withZeros(used, a.limit, reserved), withZeros(reserved, a.limit, used)
@@ -204,13 +204,13 @@ func withZeros(v resource.Vector, others ...resource.Vector) resource.Vector {
 	return v
 }
 
-// sums are what allocations hold.
+// sums are the sums of allocations.
 type sums struct {
 	used     resource.Sum // of active allocations
 	reserved resource.Sum // of reservations
 }
 
-// in is the sum of allocations in a state.
+// in returns the sum of allocations in a state.
 func (s *sums) in(state State) *resource.Sum {
 	if state == Active {
 		return &s.used
@@ -237,7 +237,7 @@ func (a *account) add(s State, v resource.Vector) {
 	}
 }
 
-// subtract gives back what add counted.
+// subtract reverses add.
 func (a *account) subtract(s State, v resource.Vector) {
 	if err := a.in(s).Minus(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
@@ -247,8 +247,8 @@ func (a *account) subtract(s State, v resource.Vector) {
 	}
 }
 
-// replace counts another resource instead of the one that was counted. An account that was over
-// its limit may stay over it.
+// replace counts a resource instead of the one that was counted. An account that was over its limit
+// may stay over it.
 func (a *account) replace(from, to State, before, after resource.Vector) {
 	exceeded := a.exceeded
 	a.subtract(from, before)
@@ -256,12 +256,12 @@ func (a *account) replace(from, to State, before, after resource.Vector) {
 	a.exceeded = exceeded && a.overLimit()
 }
 
-// free is what is left in memory, cpu and instances.
+// free returns the available memory, cpu and instances.
 func (a *account) free() [3]int64 {
 	return [3]int64{a.available(resource.Memory), a.available(resource.CPU), a.available(resource.Instances)}
 }
 
-// info is the account for readers.
+// info returns the account for readers.
 func (a *account) info() AccountInfo {
 	q := a.queue.clusterQueue
 	if q != nil {

@@ -8,73 +8,76 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// QueueReport is what a cluster says of one queue in one partition.
+// QueueReport is a cluster's report of one queue in one partition.
 type QueueReport struct {
 	// Path is the full path, its elements separated by dots; Parent that of the queue above, empty
 	// for the root. Partition is the node label, empty for the default one.
 	Path, Parent, Partition string
-	// Limit is the most it may have. Memory, cpu and instances that are not listed are not
-	// limited. Custom countables that are not listed do not exist. Used is what all its
-	// applications hold, Guaranteed what the cluster promises it.
+	// Limit is the most that the queue may have. Memory, cpu and instances that are not listed are
+	// not limited. Custom countables that are not listed do not exist. Used is the sum of its
+	// applications, Guaranteed the amount that the cluster promises to it.
 	//
-	// All may have the dimensions of applications, see resource.OfApplications; the limits of those
-	// that are not listed are not known, and do not limit.
+	// All three may have the dimensions of applications, see resource.OfApplications. If the limit
+	// does not list one of these, it is unknown and does not limit.
 	Limit, Used, Guaranteed resource.Vector
-	// Users is what it limits for users in this very queue; nil: nothing.
+	// Users are the limits for users in this queue itself; nil: none.
 	Users *QueueUsers
-	// Details are nil if there are none: many queues have the same, or none.
+	// Details may be nil. Many queues share the same Details.
 	Details *QueueDetails
-	// State is its state as the cluster names it; Closed says that it takes no new applications.
+	// State is the queue's state as the cluster names it. Closed says that it takes no new
+	// applications.
 	State  string
 	Closed bool
-	// FirstIsFree says that an application may start whatever its master takes if no other master
+	// FirstIsFree says that the limits of masters do not apply to an application if no other master
 	// runs in the queue.
 	FirstIsFree bool
-	// CreatesChildren says that the cluster creates a queue below it when it is used.
+	// CreatesChildren says that the cluster creates child queues on first use.
 	CreatesChildren bool
-	// LeavesOnly says that it takes no applications itself: the queues below it do.
+	// LeavesOnly says that only the queues below it take applications.
 	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
-	// These are only shown. In percent of the cluster; nil: not reported.
+	// The ledger only shows these. The capacities are in percent of the cluster; nil: not reported.
 	AbsoluteCapacity, AbsoluteMaxCapacity          *float64
 	Applications, Pending, Active, MaxApplications *int32
 }
 
-// QueueDetails is what a cluster says of a queue next to its limits. Nobody changes them.
+// QueueDetails is a cluster's report of a queue in addition to its limits. It is immutable.
 type QueueDetails struct {
-	// LargestContainer is the most that one container may have, in memory and cpu. What is not
-	// listed is not known. A master that takes more never starts.
+	// LargestContainer is the most that one container may have, in memory and cpu. A dimension that
+	// is not listed is unknown. A larger master never starts.
 	LargestContainer resource.Vector
-	// Division says what masters may have if that moves with which queues are active, and
-	// ChildDivision that of a queue below it that the cluster creates when it is used. Nil: it does
-	// not.
+	// Division is set if the limit of masters depends on which queues are active. ChildDivision is
+	// the Division of a child queue that the cluster creates on first use. Nil: the limit does not
+	// depend on them.
 	Division, ChildDivision *Division
-	// These are only shown. NotEnforced are dimensions that the cluster does not look at, Estimated
-	// those of the limit that it does not tell. UserPercent is the share of the queue, in percent,
-	// that a user is sure of while others want more; nil: not reported, or there is no such limit.
+	// The ledger only shows these. NotEnforced are dimensions that the cluster does not enforce,
+	// Estimated those of the limit that it does not report. UserPercent is the share of the queue,
+	// in percent, that a user is sure of while others want more; nil: not reported, or there is no
+	// such limit.
 	NotEnforced, Estimated []string
 	UserPercent            *float64
-	// CreatesBelow are the paths of parents below it that need not be there, nor those between: the
-	// cluster makes them when a queue below them is used. Those parents take no applications.
+	// CreatesBelow are the paths of parents below the queue that may not exist yet. The cluster
+	// creates them, and the queues between, when a queue below them is used. These parents take no
+	// applications.
 	CreatesBelow []string
-	// MayGrow is what the limit may become if the cluster grows, UsersMayGrow what those of users
-	// may. A dimension that is not listed does not grow.
+	// MayGrow is the limit that the queue may get if the cluster grows, UsersMayGrow the same for
+	// the limits of users. A dimension that is not listed does not grow.
 	MayGrow, UsersMayGrow resource.Vector
 	HeldBack              HeldBack
 }
 
-// HeldBack says that a cluster does not start applications in a queue although that has room for
+// HeldBack reports applications that a cluster does not start although their queue has room for
 // them.
 type HeldBack struct {
-	// Applications is how many they are; 0: there are none.
+	// Applications is their number; 0: none.
 	Applications int32
-	// Reason is why, as far as it is known, in one line.
+	// Reason is the known reason, in one line.
 	Reason string
 }
 
-// UnaddressableQueues are the first queues of a cluster that no request can name, and how many
-// there are in addition. Nobody changes them.
+// UnaddressableQueues are the first queues of a cluster that no request can name, and the number of
+// the others. It is immutable.
 type UnaddressableQueues struct {
 	Listed []UnaddressableQueue
 	More   int
@@ -82,55 +85,56 @@ type UnaddressableQueues struct {
 
 // UnaddressableQueue is a queue of a cluster that no request can name.
 type UnaddressableQueue struct {
-	// Name is the last name of its path, escaped, Parent the path of the queue above, Partition the
-	// node label: all fit to be shown. Reason says why no request can name it.
+	// Name is the last name of the path, escaped, Parent the path of the queue above, Partition the
+	// node label: all fit to be shown. Reason says why no request can name the queue.
 	Name, Parent, Partition, Reason string
 }
 
-// ApplicationReport is what a cluster says of one of our applications.
+// ApplicationReport is a cluster's report of one of our applications.
 type ApplicationReport struct {
 	ID string
 	// Known is false if the cluster has no such application. Ended says that it has ended.
 	Known, Ended bool
-	// Failure says that it ended without success, as the cluster names it: FAILED or KILLED. Empty:
-	// it did not, or that is not known. Diagnostics is why, in the cluster's words.
+	// Failure is the cluster's name for an end without success: FAILED or KILLED. It is empty for
+	// other applications, and if the end is unknown. Diagnostics is the cluster's explanation.
 	Failure, Diagnostics string
-	// Queue is where it runs: a full path or, if the cluster says no more, a leaf.
+	// Queue is the application's queue: a full path or, if the cluster reports no more, a leaf.
 	Queue string
-	// User is whom it runs as; empty: the cluster does not say it.
+	// User is the application's user; empty if the cluster does not report it.
 	User string
-	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in if
-	// the cluster does not say which.
+	// Allocated is the application's use, by partition. AnyPartition stands for its partition if
+	// the cluster does not report which one.
 	Allocated map[string]resource.Vector
 }
 
-// AnyPartition is the partition of what an application holds if the cluster does not say which
-// one.
+// AnyPartition is the partition of an application's use if the cluster does not report which one.
 const AnyPartition = "*"
 
-// ClusterReport is what was read of a cluster: its queues at one moment, and then our
-// applications, one by one.
+// ClusterReport is one reading of a cluster: its queues at one moment, and then our applications,
+// one by one.
 type ClusterReport struct {
 	ClusterName
 	// Asked is when the cluster was asked, not when it answered. A report that was asked for
 	// earlier than the last one, or before the settings changed, changes nothing. If it was asked
 	// for before the last one was handed in, no application counts as seen.
 	Asked Instant
-	// GoodFor is how long it is valid, from Asked on. After that nothing is known of the cluster.
+	// GoodFor is how long the report is valid, from Asked on. After that the cluster's state is
+	// unknown.
 	GoodFor time.Duration
 	// Settle is how long after its confirmation an engine without application ids counts as not
 	// seen by the cluster.
 	Settle time.Duration
-	// Incarnation changes when the cluster was restarted or failed over.
+	// Incarnation changes after a restart or a failover of the cluster.
 	Incarnation string
-	// Untrusted says why the figures cannot be relied on yet; empty if they can.
+	// Untrusted says why the figures are not reliable yet; empty if they are.
 	Untrusted string
 	Queues    []QueueReport
-	// Unaddressable are the queues that no request can name; nil: there are none. They are only
-	// shown: what they have counts in the queues above.
+	// Unaddressable are the queues that no request can name; nil: none. The ledger only shows them:
+	// the queues above include their use.
 	Unaddressable *UnaddressableQueues
-	// Applications are the answers about those that Ledger.Applications names, each asked for
-	// after the queues. An application without an answer counts as not seen by the cluster.
+	// Applications are the answers about the applications in Ledger.Applications. The cluster was
+	// asked for each after its queues. An application without an answer counts as not seen by the
+	// cluster.
 	Applications []ApplicationReport
 
 	indexed *indexedReport // see Prepare
@@ -153,12 +157,12 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 	return true
 }
 
-// certain is how much of a part the report's figures include for certain: for each application the
-// smaller of what it held by the answers before and after the queues were read. If its use only
-// rose or only fell in between, it held no less. It may have held less only if its use fell and
-// rose again. So the earlier answers count only while their report is valid, and only if that was
-// handed in before the cluster was asked for this one: else they, too, may be newer than the
-// queues.
+// certain returns the use of a part that the report's figures certainly include. For each
+// application it is the smaller of the uses in the answers before and after the queues were read.
+// If its use only rose or only fell in between, it held no less. It may have held less only if its
+// use fell and rose again. So the earlier answers count only while their report is valid, and only
+// if that was handed in before the cluster was asked for this one: otherwise they, too, may be
+// newer than the queues.
 func (r *reading) certain(e *entry, part int) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {
@@ -173,8 +177,8 @@ func (r *reading) certain(e *entry, part int) resource.Vector {
 	return total
 }
 
-// allocated is what an application holds of the entry's part, by an answer. What could belong to
-// several parts counts in none.
+// allocated returns an application's use of the entry's part, by an answer. Use that could belong
+// to several parts counts in none.
 func (r *reading) allocated(e *entry, part int, a *ApplicationReport) resource.Vector {
 	if a == nil || !a.Known || a.Ended {
 		return resource.Vector{}
@@ -194,10 +198,10 @@ func (r *reading) allocated(e *entry, part int, a *ApplicationReport) resource.V
 	return withApplication(clamped(held), e.Entitled.External[part].Vector)
 }
 
-// withApplication adds to what an application holds what the cluster counts of it in addition: one
-// application, and its master, which has the first container that it got. How much that takes the
-// cluster does not say here. It is taken to be what the part says: if the master takes more, the
-// rest counts as used by others, and if it takes less, the others count as using less by so much.
+// withApplication adds the amounts that the cluster counts in addition to an application's use: one
+// application, and its master, which is its first container. The answer does not tell the master's
+// size, so the part's size is taken. If the master takes more, the rest counts as used by others.
+// If it takes less, the others count as using less by so much.
 func withApplication(held, part resource.Vector) resource.Vector {
 	runs := !held.IsZero()
 	for _, q := range part.Custom() {
@@ -212,13 +216,13 @@ func withApplication(held, part resource.Vector) resource.Vector {
 }
 
 // runsIn reports whether the application is in the queue with this path, as far as the cluster
-// says. A path that is full names no other queue.
+// reports. A full path names no other queue.
 func (r *reading) runsIn(a *ApplicationReport, path string) bool {
 	return a.Queue == path || a.Queue == leaf(path) && !r.namesPath(a.Queue)
 }
 
-// Applications returns the ids of the applications of allocations that have a part in the cluster,
-// sorted, each id once. These are the ones to ask the cluster for.
+// Applications returns the application ids of allocations with a part in the cluster, sorted, each
+// id once. The provider asks the cluster for these.
 func (l *Ledger) Applications(name ClusterName) (ids []string) {
 	for left := math.MaxInt; left > 0; {
 		var some []string
@@ -229,15 +233,15 @@ func (l *Ledger) Applications(name ClusterName) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// applicationsStep is how many allocations and applications SomeApplications looks at. One takes
-// some 30 ns.
+// applicationsStep is the number of allocations and applications in a step of SomeApplications. One
+// takes some 30 ns.
 const applicationsStep = 4096
 
-// SomeApplications is Applications in steps, so that many allocations do not hold the commit loop:
-// of allocations that were left by the step before, the next ones; the first step begins with as
-// many as there may be. It returns their applications and how many allocations are left then; 0:
-// none. The first of each allocation comes first, then the second of each, so that who asks for
-// some alone asks for some of each. What begins or ends meanwhile may be missing.
+// SomeApplications is Applications in steps, so that many allocations do not hold the commit loop.
+// left is the number of allocations that the step before left; the first step passes math.MaxInt.
+// The result is the ids of the next allocations and the number of allocations left then; 0: none.
+// The first id of each allocation comes first, then the second of each, so that a caller that takes
+// only some ids gets some of each allocation. Ids that begin or end meanwhile may be missing.
 func (l *Ledger) SomeApplications(name ClusterName, left int) (ids []string, after int) {
 	c := l.clusters[name]
 	if c == nil {

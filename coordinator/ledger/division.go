@@ -6,36 +6,36 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// # Queues that divide what there is
+// # Queues that divide their resources
 //
-// A cluster may divide what a queue has among the queues below it that are active, and let
-// masters have a portion of such a share. Then the first application in one queue makes the
-// shares of the others smaller. Our own grants do that before any report shows it. So the limits
-// of masters are computed at the moment of a decision, with these queues taken as active: in
-// which the last report has applications, and in which something of ours is granted.
+// A cluster may divide a queue's resources among the active queues below it, and let masters have a
+// portion of such a share. Then the first application in one queue makes the shares of the others
+// smaller. Our own grants do that before any report shows it. So the ledger computes the limits of
+// masters at the moment of a decision. A queue counts as active if the last report has applications
+// in it, or if the ledger has granted something in it.
 //
-// A queue in which masters of ours are granted that the report does not show yet must keep its
-// share until they have started. So a request that would be the first in its queue, and would
-// take from such a queue what its masters need, waits until they have. As long as it waits for
-// that, its queue counts as active, so that others do not go on for ever. What is not divided
-// shrinks with each grant; so each grant leaves as much of it as such queues need.
+// A queue with granted masters that the report does not show yet must keep its share until they
+// have started. So a request waits if it would be the first in its queue and would take the
+// resources that such masters need. While it waits for that, its queue counts as active, so that
+// others do not go on forever. The undivided resources shrink with each grant, so each grant leaves
+// as much of them as such queues need.
 //
-// Next to a queue count how many active queues of each kind are below it: those that users make
-// are all alike. So a share is computed in the time that the kinds take, in most clusters a few.
+// A queue holds the number of active queues of each kind below it: queues that users make are all
+// alike. So the time for computing a share depends on the number of kinds, in most clusters a few.
 
-// Division is how a queue takes part when what the queue above has is divided among those below
-// it that are active.
+// Division is how a queue takes part when the resources of the queue above are divided among its
+// active children.
 type Division struct {
-	// Divided are the dimensions that are divided, of memory and cpu. What is not divided is
-	// what nobody uses in the whole cluster.
+	// Divided are the divided dimensions, of memory and cpu. Of other dimensions the share is the
+	// amount that nobody uses in the whole cluster.
 	Divided []string
-	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A
-	// share is as large as Weight says, but no less than Least and no more than Most. Those of
-	// the root are what there is. What Most does not list does not limit masters.
+	// Weight is the greatest weight among the queues next to it, LeastWeight the least. A share is
+	// proportional to Weight, but no less than Least and no more than Most. Those of the root are
+	// its whole resources. A dimension that Most does not list does not limit masters.
 	Weight, LeastWeight int64
 	Least, Most         resource.Vector
-	// Masters is the portion of the share that masters may have, rounded up to a multiple of
-	// Step; 0: they are not limited. Shares are rounded down to it.
+	// Masters is the masters' portion of the share, rounded up to a multiple of Step; 0: masters
+	// are not limited. Shares are rounded down to Step.
 	Masters float64
 	Step    resource.Vector
 }
@@ -53,16 +53,16 @@ func (d *Division) limits(at divisionDimension) bool {
 	return d.Masters > 0 && d.Most.Has(masterDimensions[at].whole)
 }
 
-// divisionClaim is what a queue claims of a dimension, in steps. Queues with the same claim have
-// the same share.
+// divisionClaim is a queue's claim to a dimension, in steps. Queues with the same claim have the
+// same share.
 type divisionClaim struct{ weight, least, most int64 }
 
-// share is that of the claim by a ratio.
+// share returns the share of the claim by a ratio.
 func (c divisionClaim) share(ratio float64) int64 {
 	return int64(min(max(float64(c.weight)*ratio, float64(c.least)), float64(c.most)))
 }
 
-// claim is that of a dimension with a weight.
+// claim returns the claim to a dimension with a weight.
 func (d *Division) claim(at divisionDimension, weight int64) divisionClaim {
 	of, step := masterDimensions[at].whole, d.step(at)
 	least := get(d.Least, of) / step
@@ -74,25 +74,26 @@ func (d *Division) step(at divisionDimension) int64 {
 }
 
 // activity is how a cluster queue takes part in the division of the one above it, and how the
-// active queues below it take part in that of its own.
+// active queues below it take part in its own division.
 type activity struct {
 	as      *Division // it counts as active with this; nil: it does not count
 	delayed bool      // the last request that it had room for must wait, see fitsDivision
 	below   [len(masterDimensions)]map[divisionClaim]int
 	ratios  [len(masterDimensions)]float64 // of the division among those below; negative: not computed
-	of      uint64                         // the change of the cluster's that they are of
+	of      uint64                         // the division.changes at which the ratios were computed
 }
 
-// division is that of a cluster.
+// division is the state of divisions in a cluster.
 type division struct {
-	changes uint64 // of which queues are active, from 1 on
-	// masters are the queues in which masters of ours may not have started, each with the least
-	// that a part has there whose master may not have.
+	changes uint64 // number of changes in the set of active queues, from 1 on
+	// masters are the queues in which masters of ours may not have started, each with the smallest
+	// part whose master may not have.
 	masters map[*clusterQueue]resource.Vector
 }
 
-// division is how the queue takes part in the division of the one above; nil: it does not, or
-// that is not known. One that the cluster does not have is made as the nearest one above says.
+// division returns how the queue takes part in the division of the one above; nil: it does not, or
+// that is unknown. A queue that the cluster does not have would be created as the nearest existing
+// queue above it says.
 func (q *clusterQueue) division() *Division {
 	if q.of != nil {
 		return nil
@@ -110,12 +111,12 @@ func (q *clusterQueue) division() *Division {
 	return at.report.Details.ChildDivision
 }
 
-// runs reports whether the queue is active by the last report, or with what is granted.
+// runs reports whether the queue is active by the last report, or by our grants.
 func (q *clusterQueue) runs() bool {
 	return q.account.held > 0 || q.report.Applications != nil && *q.report.Applications > 0
 }
 
-// updateActive counts the queue as active, or as not active any more.
+// updateActive recomputes whether the queue counts as active.
 func (q *clusterQueue) updateActive() {
 	for ; q != nil && q.of == nil; q = q.parent {
 		as := q.division()
@@ -128,8 +129,8 @@ func (q *clusterQueue) updateActive() {
 	}
 }
 
-// delayed reports whether a request waits that the queue has room for, until masters have
-// started in other queues.
+// delayed reports whether a request for which the queue has room waits until masters have started
+// in other queues.
 func (q *clusterQueue) delayed() bool {
 	return q.active != nil && q.active.delayed && q.account.queue.waiting > 0
 }
@@ -139,7 +140,7 @@ func (q *clusterQueue) hasActive() bool {
 	return q.active != nil && len(q.active.below[0])+len(q.active.below[1]) > 0
 }
 
-// activeAs is how the queue takes part as an active one; nil: it does not count as active.
+// activeAs returns the Division with which the queue counts as active; nil: it does not count.
 func (q *clusterQueue) activeAs() *Division {
 	if q.active == nil {
 		return nil
@@ -147,8 +148,8 @@ func (q *clusterQueue) activeAs() *Division {
 	return q.active.as
 }
 
-// setActive counts the queue as active with a division; nil: as not active. It reports whether
-// that changes anything.
+// setActive counts the queue as active with a division; nil: as not active. It reports whether that
+// is a change.
 func (q *clusterQueue) setActive(as *Division) (changed bool) {
 	before := q.activeAs()
 	if before == as {
@@ -188,8 +189,8 @@ func (q *clusterQueue) countActive(d *Division, by int) {
 	}
 }
 
-// share is what the queue, which counts as active, has of a dimension that is divided, in steps;
-// 0: nothing, or the dimension is not divided.
+// share returns the share of a queue that counts as active, in steps; 0: it has none, or the
+// dimension is not divided.
 func (q *clusterQueue) share(at divisionDimension) int64 {
 	d := q.activeAs()
 	switch {
@@ -208,8 +209,8 @@ func (q *clusterQueue) share(at divisionDimension) int64 {
 	return own.share(divided(q.parent.share(at), q.parent.active.below[at], counts, own))
 }
 
-// aloneActive reports whether one queue below is active, and no other, so that its weight does
-// not matter. A weight of 1 may be none.
+// aloneActive reports whether exactly one queue below is active, so that its weight does not
+// matter. A weight of 1 may be none.
 func (q *clusterQueue) aloneActive(at divisionDimension) bool {
 	if len(q.active.below[at]) != 1 {
 		return false
@@ -220,7 +221,7 @@ func (q *clusterQueue) aloneActive(at divisionDimension) bool {
 	return false
 }
 
-// ratio is the steps that each weight gives in the division among the queues below.
+// ratio returns the steps for each unit of weight in the division among the queues below.
 func (q *clusterQueue) ratio(at divisionDimension) float64 {
 	a := q.activity()
 	if a.of != q.cluster.division.changes {
@@ -232,8 +233,8 @@ func (q *clusterQueue) ratio(at divisionDimension) float64 {
 	return a.ratios[at]
 }
 
-// divided is the least ratio by which claims take what there is, as far as they can. One of the
-// claims that count is another one.
+// divided returns the least ratio by which the claims take the whole total, as far as they can. One
+// of the claims is replaced by instead.
 func divided(total int64, claims map[divisionClaim]int, one, instead divisionClaim) float64 {
 	type alike struct {
 		divisionClaim
@@ -278,8 +279,8 @@ func divided(total int64, claims map[divisionClaim]int, one, instead divisionCla
 	return high
 }
 
-// mastersLimit is what masters may have of a dimension in the queue, which counts as active, if
-// so much is free in the cluster.
+// mastersLimit returns the limit of masters in a dimension of a queue that counts as active. free
+// is the free amount in the cluster.
 func (q *clusterQueue) mastersLimit(at divisionDimension, free int64) int64 {
 	d := q.activeAs()
 	n := q.share(at)
@@ -297,7 +298,7 @@ func (q *clusterQueue) mastersLimit(at divisionDimension, free int64) int64 {
 	return whole * d.step(at)
 }
 
-// free is what is free of a dimension in the cluster.
+// free returns the free amount of a dimension in the cluster.
 func (d divisionDimension) free(q *clusterQueue) int64 {
 	for q.parent != nil {
 		q = q.parent
@@ -305,7 +306,7 @@ func (d divisionDimension) free(q *clusterQueue) int64 {
 	return q.account.available(masterDimensions[d].whole)
 }
 
-// whileActive does something while the queue, and those above, count as active.
+// whileActive calls do while the queue, and those above, count as active.
 func (q *clusterQueue) whileActive(do func()) {
 	var changed []*clusterQueue
 	for at := q; at != nil && at.activeAs() == nil; at = at.parent {
@@ -319,8 +320,8 @@ func (q *clusterQueue) whileActive(do func()) {
 	}
 }
 
-// whileInactive does something while the queue, and those above, count as active only with what
-// runs there.
+// whileInactive calls do while the queue, and those above, count as active only if they run
+// something.
 func (q *clusterQueue) whileInactive(do func()) {
 	type counted struct {
 		queue *clusterQueue
@@ -339,7 +340,7 @@ func (q *clusterQueue) whileInactive(do func()) {
 	}
 }
 
-// updateMasters gives the account of the queue what masters may have if the queue is active.
+// updateMasters gives the queue's account the limit of masters of an active queue.
 func (q *clusterQueue) updateMasters() {
 	d := q.division()
 	if d == nil || d.Masters == 0 {
@@ -358,8 +359,8 @@ func (q *clusterQueue) updateMasters() {
 	}
 }
 
-// estimated are the dimensions of the queue's limit that its cluster does not tell: those of the
-// report, and those that are computed for the queues that are active now.
+// estimated returns the dimensions of the queue's limit that its cluster does not report: those of
+// the report, and those that the ledger computes for the queues that are active now.
 func (q *clusterQueue) estimated() (list []string) {
 	if q.report.Details != nil {
 		list = q.report.Details.Estimated

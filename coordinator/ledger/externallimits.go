@@ -8,16 +8,16 @@ import (
 
 // # Limits of external parts
 //
-// A rule may limit what its accounts have in the queues of clusters. Each entry of its External
-// makes an account of its own next to each account of the rule: with a queue of requests that wait
-// behind it, a claim, and what shares have there. What an allocation asks of it is the sum of its
-// parts that the entry covers: see resource.Address.Covers. If several entries of a rule cover a
-// part, it counts in each of their accounts, and has to fit into all of them.
+// A rule may limit the use of its accounts in the queues of clusters. Each entry of its External
+// makes an account next to each account of the rule, with a queue of waiting requests, a claim, and
+// the use of shares. An allocation asks it for the sum of the parts that the entry covers: see
+// resource.Address.Covers. If several entries of a rule cover a part, the part counts in each of
+// their accounts, and has to fit into all of them.
 //
-// Which entries cover a part depends on its address alone. So the allocations of one account set
-// whose parts have the same addresses are one part set, which knows the accounts, and what its
-// allocations hold at each address. With other rules that counts elsewhere at once, as that of the
-// account set does.
+// The address of a part alone decides which entries cover it. So the allocations of one account set
+// whose parts have the same addresses form one part set. It knows the accounts, and the sums of its
+// allocations at each address. After a change of rules these sums count in other accounts at once,
+// as that of the account set does.
 
 // checkExternal checks the limits and the guarantees of external parts. The error is a *FieldError.
 func (q *Quota) checkExternal() error {
@@ -37,7 +37,7 @@ type externalAccounts struct {
 	list  []*account
 }
 
-// externals are the accounts for external parts of a quota account.
+// externals returns the accounts for external parts of a quota account.
 func (a *account) externals() []*account {
 	if a.external == nil {
 		return nil
@@ -45,8 +45,8 @@ func (a *account) externals() []*account {
 	return a.external.list
 }
 
-// abroad returns the quota account that this one, which is for external parts, is next to; nil if
-// it is another account.
+// abroad returns the quota account to which this account for external parts belongs; nil if it is
+// another account.
 func (a *account) abroad() *account {
 	if a.name.External == nil {
 		return nil
@@ -73,7 +73,7 @@ func (s *scope) addExternal(quota *account) {
 	}
 }
 
-// ruleLimit is what the rule of a quota account says of its limit.
+// ruleLimit returns the limit of a quota account by its rule.
 func (a *account) ruleLimit() resource.Vector {
 	if a.name.External == nil {
 		return a.rule.Limit
@@ -81,7 +81,7 @@ func (a *account) ruleLimit() resource.Vector {
 	return a.rule.External[slices.Index(a.external.list, a)].Vector
 }
 
-// findExceeded finds out which accounts have more than they may.
+// findExceeded updates which accounts exceed their limits.
 func (s *scope) findExceeded() {
 	s.order.Scan(func(_ string, a *account) bool {
 		a.exceeded = a.overLimit()
@@ -95,24 +95,24 @@ type partSet struct {
 	parts []heldPart
 	live  int // allocations that share it
 	held  int // of those, the ones that hold something
-	// limits are those in which some of the parts count.
+	// limits are the external limits in which some of the parts count.
 	limits []partLimit
 }
 
-// heldPart is what allocations hold at one address.
+// heldPart is the sum of allocations at one address.
 type heldPart struct {
 	address resource.Address
 	sums
 }
 
-// partLimit is an external limit, and which parts count there.
+// partLimit is an external limit, with the parts that count there.
 type partLimit struct {
 	account *account
 	counts  [resource.MaxExternal]bool // by the index of the part
 	use     *shareUse
 }
 
-// joinPartSet gives an entry with external parts its part set in its account set.
+// joinPartSet adds an entry with external parts to its part set in its account set.
 func (l *Ledger) joinPartSet(e *entry) {
 	l.scratch = l.scratch[:0]
 	for i := range e.Entitled.External {
@@ -135,7 +135,7 @@ func (l *Ledger) joinPartSet(e *entry) {
 	e.external.set = set
 }
 
-// leave takes an allocation, which holds nothing there, out of a part set of an account set.
+// leave removes an allocation that holds nothing there from a part set of an account set.
 func (set *partSet) leave(of *accountSet) {
 	if set.live--; set.live > 0 {
 		return
@@ -146,8 +146,8 @@ func (set *partSet) leave(of *accountSet) {
 	}
 }
 
-// movePartSet moves an entry with external parts, whose account set is another one now, to the part
-// set there. The accounts and the share are the same, so that nothing counts elsewhere.
+// movePartSet moves an entry with external parts to the part set in its new account set. The
+// accounts and the share are the same, so no other sum changes.
 func (l *Ledger) movePartSet(e *entry, from *accountSet) {
 	if e.external == nil {
 		return
@@ -179,8 +179,8 @@ func (set *partSet) charge(of *accountSet) {
 	}
 }
 
-// count counts an allocation that begins to hold something, with 1, or that holds nothing any more,
-// with -1.
+// count adds an allocation that begins to hold resources, with 1, or subtracts one that no longer
+// holds any, with -1.
 func (set *partSet) count(s State, parts []resource.External, by int) {
 	set.held += by
 	if by > 0 {
@@ -190,15 +190,14 @@ func (set *partSet) count(s State, parts []resource.External, by int) {
 	}
 }
 
-// add adds what an allocation has at each address to what its part set holds. It cannot overflow:
-// see mostTogether.
+// add adds an allocation's parts to the sums of its part set. It cannot overflow: see mostTogether.
 func (set *partSet) add(s State, parts []resource.External) {
 	for i := range parts {
 		set.parts[i].must(set.parts[i].in(s).Add(parts[i].Vector))
 	}
 }
 
-// subtract takes away what add added.
+// subtract reverses add.
 func (set *partSet) subtract(s State, parts []resource.External) {
 	for i := range parts {
 		set.parts[i].must(set.parts[i].in(s).Minus(parts[i].Vector))
@@ -211,8 +210,8 @@ func (p *heldPart) must(err error) {
 	}
 }
 
-// countAll counts what the allocations of the set hold in its limits and in the guarantees of its
-// share, which are new.
+// countAll adds the sums of the set to its limits and to the guarantees of its share, which are
+// new.
 func (set *partSet) countAll(s *share) {
 	for i := range set.parts {
 		p := &set.parts[i]
@@ -241,7 +240,7 @@ func (set *partSet) addToLimits() {
 	}
 }
 
-// sum adds up the parts that count in a limit. Parts that Validate lets pass cannot overflow here.
+// sum adds up the parts that count in a limit. Parts that pass Validate cannot overflow here.
 func (limit *partLimit) sum(parts []resource.External) resource.Vector {
 	total := resource.Vector{}
 	for i := range parts {
@@ -257,8 +256,8 @@ func (limit *partLimit) sum(parts []resource.External) resource.Vector {
 	return total
 }
 
-// growth is, for each limit, what the next parts need there beyond those before. Parts that count
-// in the same limit can trade: what one part gives up, another part may take.
+// growth returns, for each limit, the need of the next parts beyond the earlier parts. Parts that
+// count in the same limit can trade: one part may take the amount that another gives up.
 func (set *partSet) growth(before, next []resource.External) []resource.Vector {
 	list := make([]resource.Vector, len(set.limits))
 	for i := range set.limits {
@@ -267,8 +266,8 @@ func (set *partSet) growth(before, next []resource.External) []resource.Vector {
 	return list
 }
 
-// limitCharges yields what an entry with external parts asks of each limit of these. It reports
-// whether to go on.
+// limitCharges yields the charges of an entry with external parts to each of their limits. It
+// reports whether to go on.
 func (e *entry) limitCharges(yield func(charge) bool) bool {
 	x := e.external
 	for i := range x.set.limits {
@@ -286,7 +285,7 @@ func (e *entry) limitCharges(yield func(charge) bool) bool {
 	return true
 }
 
-// limitCharge is what an entry asks of one limit of external parts.
+// limitCharge returns an entry's charge to one limit of external parts.
 func (e *entry) limitCharge(of *account) resource.Vector {
 	if e.external != nil {
 		for i := range e.external.set.limits {
@@ -298,8 +297,7 @@ func (e *entry) limitCharge(of *account) resource.Vector {
 	return resource.Vector{}
 }
 
-// holdParts counts the external parts of an entry, which is reserved or active, in the limits of
-// these.
+// holdParts adds the external parts of a reserved or active entry to their limits.
 func (e *entry) holdParts() {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, parts, 1)
@@ -313,7 +311,7 @@ func (e *entry) holdParts() {
 	}
 }
 
-// unholdParts gives back what holdParts counted.
+// unholdParts reverses holdParts.
 func (l *Ledger) unholdParts(e *entry) {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, parts, -1)
@@ -328,7 +326,7 @@ func (l *Ledger) unholdParts(e *entry) {
 	}
 }
 
-// activateParts moves what an entry's parts hold from reserved to used.
+// activateParts moves an entry's parts from reserved to used.
 func (e *entry) activateParts() {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(Reserved, parts, -1)
@@ -339,7 +337,7 @@ func (e *entry) activateParts() {
 	}
 }
 
-// entitleParts counts the parts of an entry that holds something instead of those before.
+// entitleParts replaces the earlier parts of an entry that holds resources by its present parts.
 func (l *Ledger) entitleParts(e *entry, before []resource.External) {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, before, -1)

@@ -13,42 +13,41 @@ import (
 // answer to its agent. A caller's rows are kept in memory for as long as the caller likes.
 
 const (
-	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant. With this
-	// bound the complete answer to its agent, stops included, stays below what an agent reads
-	// (readlimit.Agent, 18 MiB).
+	// HostLiveBytes is the size of a host's rows from which it gets no new grants, in bytes. With
+	// this bound the complete answer to its agent, stops included, stays below the agent's read
+	// limit (readlimit.Agent, 18 MiB).
 	HostLiveBytes = 16 << 20
-	// hostShare is the part of that which the allocations of one caller may have there:
-	// 1/hostShare. So one caller cannot fill a host.
+	// hostShare bounds the bytes of one caller's allocations on a host: HostLiveBytes/hostShare. So
+	// one caller cannot fill a host.
 	hostShare = 2
-	// ChargeOverhead is what each queue that a row charges, including those above its own, takes
-	// in memory beyond the bytes of the row. It counts on the row's host alone. Measured: an
-	// engine with 8 parts that are 32 deep takes 41 KiB, 160 bytes a queue.
+	// ChargeOverhead is the memory of each queue that a row charges, including those above its own,
+	// beyond the bytes of the row. It counts on the row's host alone. Measured: an engine with 8
+	// parts that are 32 deep takes 41 KiB, 160 bytes a queue.
 	ChargeOverhead = 160
-	// adoptedTimes is how many times HostLiveBytes the rows may take if engines are adopted from
+	// adoptedTimes times HostLiveBytes bounds the rows of a host when engines are adopted from
 	// reports. A real agent reports less at a time.
 	adoptedTimes = 2
-	// stopReasonBytes is how many bytes of one answer the reasons of its stop orders may take.
-	// Further orders have no reason.
+	// stopReasonBytes bounds the reasons of stop orders in one answer, in bytes. Further orders
+	// have no reason.
 	stopReasonBytes = 512 << 10
-	// CallerLiveBytes is how many bytes of live rows one caller may have if Config does not say.
+	// CallerLiveBytes is the default bound of one caller's live rows, in bytes.
 	CallerLiveBytes = 256 << 20
-	// LiveOverhead is what a live allocation takes in memory beyond the bytes of its row: its
-	// entry, and its places in the tables. Measured: a small one takes 1.8 KiB and counts with 2.1
-	// KiB.
+	// LiveOverhead is the memory of a live allocation beyond the bytes of its row: its entry, and
+	// its places in the tables. Measured: a small one takes 1.8 KiB and counts with 2.1 KiB.
 	LiveOverhead = 1 << 10
-	// QueueOverhead is what each of these queues counts with on the row's caller: the queue may
-	// exist for that caller alone. Measured: a request that waits in 249 queues of its own takes
-	// 380 KiB, 1.5 KiB a queue.
+	// QueueOverhead is the charge of each of these queues to the row's caller: the queue may exist
+	// for that caller alone. Measured: a request that waits in 249 queues of its own takes 380 KiB,
+	// 1.5 KiB a queue.
 	QueueOverhead = 1536
-	// largestLive is what a live allocation counts with at most.
+	// largestLive is the largest charge of a live allocation.
 	largestLive = 18 << 10
 
-	// grown is the room that each row has beyond what its request said. Its grant and a usual
-	// confirmation (a process, its cgroup, an address, some application ids) take less. So these
-	// two are never refused because of bytes.
+	// grown is the reserve of each row beyond its request. The row's grant and a usual confirmation
+	// (a process, its cgroup, an address, some application ids) take less. So these two are never
+	// refused because of bytes.
 	grown = 1 << 10
-	// Bounds of what parts of a row take encoded, without their texts. rowBytes is for states,
-	// times, numbers, the process, the lengths of texts, and an order to stop.
+	// Bounds of the encoded parts of a row, without their texts. rowBytes is for states, times,
+	// numbers, the process, the lengths of texts, and an order to stop.
 	rowBytes      = 390 // with a seal
 	claimBytes    = 32
 	pairBytes     = 12
@@ -58,9 +57,9 @@ const (
 	externalBytes = 16
 )
 
-// LiveBytes is how many bytes the allocation takes at most in an answer to an agent, its stop
-// order included. It includes the room that the row may grow by. What was asked for counts twice,
-// because as much is granted. Wishes count, although they are not sent to agents.
+// LiveBytes returns the largest size of the allocation in an answer to an agent, with its stop
+// order, in bytes. It includes the row's reserve. The request counts twice, because its grant is as
+// large. Wishes count, although they are not sent to agents.
 func (a *Allocation) LiveBytes() int64 {
 	resource := resourceBytes(&a.Requested)
 	asked := len(a.RequestID) + len(a.Caller) + len(a.ActingUser()) + labelBytes(a.Labels) + 2*resource
@@ -107,11 +106,11 @@ func quantityBytesOf(v *resource.Vector) int {
 }
 
 // LiveFullError refuses a request, or a row's growth, because the live allocations of its caller
-// take as much as they may.
+// have reached their bound.
 type LiveFullError struct {
 	// Caller is a caller, or all callers of a host's agent together.
 	Caller string
-	// Bytes is what they take, and Most what they may.
+	// Bytes is the size of these allocations, Most their bound.
 	Bytes, Most int64
 }
 
@@ -120,10 +119,10 @@ func (e *LiveFullError) Error() string {
 		e.Caller, e.Bytes, e.Most)
 }
 
-// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it counts
-// on its caller, and the row of its launch in the store. What the user has of each part's own queue
-// is like a queue. It changes only if a part follows its application, or the row of the launch is
-// deleted: no Confirm or Resize adds a part or moves one elsewhere.
+// overhead returns the largest memory of the allocation beyond the bytes of its row, as it counts
+// on its caller, and the row of its launch in the store. The user's part of each part's own queue
+// counts like a queue. The overhead changes only if a part follows its application, or the row of
+// the launch is deleted: no Confirm or Resize adds a part or moves one elsewhere.
 func (a *Allocation) overhead() int64 {
 	bytes := int64(LiveOverhead + QueueOverhead*(queuesOf(a.Entitled.External)+len(a.Entitled.External)))
 	if launch := a.Launch(); launch != nil {
@@ -132,8 +131,8 @@ func (a *Allocation) overhead() int64 {
 	return bytes
 }
 
-// queuesOf is how many queues parts count in, including those above, if no two of them share a
-// queue.
+// queuesOf returns the number of queues in which parts count, including those above, if no two
+// parts share a queue.
 func queuesOf(parts []resource.External) (n int) {
 	for i := range parts {
 		n += 1 + strings.Count(parts[i].Path, ".")
@@ -141,10 +140,10 @@ func queuesOf(parts []resource.External) (n int) {
 	return n
 }
 
-// usage is what the live allocations of one caller, or of all callers of one host, take.
+// usage is the sum of the live allocations of one caller, or of all callers of one host.
 type usage struct {
 	name    string
-	host    bool // it is that of all callers of a host's agent, and name is the host's
+	host    bool // the usage of all callers of a host's agent; name is the host's
 	bytes   int64
 	most    int64 // the bound of bytes
 	onHosts int64 // the bytes that they count with on all hosts together
@@ -152,7 +151,7 @@ type usage struct {
 	live    int
 }
 
-// who is the name for errors and warnings.
+// who returns the name for errors and warnings.
 func (t *usage) who() string {
 	if t.host {
 		return "callers of host " + t.name
@@ -160,11 +159,11 @@ func (t *usage) who() string {
 	return fmt.Sprintf("caller %q", t.name)
 }
 
-// full reports whether little is left of the bound: less than a twentieth of it, or less than the
-// largest request may take.
+// full reports whether the usage is near its bound: the rest is less than a twentieth of it, or
+// less than the largest request may take.
 func (t *usage) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
 
-// usages are the usages of those that have live allocations, by name.
+// usages are the usages with live allocations, by name.
 type usages map[string]*usage
 
 func (t usages) of(name string) int64 {
@@ -192,17 +191,17 @@ func (t usages) release(has *usage) {
 	}
 }
 
-// relayed reports whether only the agent of its host says whose allocation it is: because it was
-// adopted, or because the request came through that agent. Such a request names its host, and the
-// names of its callers end in the host's.
+// relayed reports whether only the agent of its host vouches for the allocation's caller: because
+// it was adopted, or because the request came through that agent. Such a request names its host,
+// and the names of its callers end in the host's.
 func (a *Allocation) relayed() bool {
 	w := a.Wishes
 	return a.Adopted() || w != nil && w.Host != "" && strings.HasSuffix(a.Caller, "@"+w.Host)
 }
 
-// affords checks that the usages that an allocation counts on may grow by so many bytes. All
-// callers of one host's agent together may have as much as any other caller. Each of them may have
-// half of it, so that the rest is left to the others. The error is a *LiveFullError.
+// affords checks that the usages of an allocation may grow by so many bytes. All callers of one
+// host's agent together may have as much as any other caller. Each of them may have half of it, so
+// that the rest is left to the others. The error is a *LiveFullError.
 func (l *Ledger) affords(a *Allocation, more int64) error {
 	most := l.cfg.CallerLiveBytes
 	if a.relayed() {
@@ -217,9 +216,8 @@ func (l *Ledger) affords(a *Allocation, more int64) error {
 	return nil
 }
 
-// mayGrow checks that a live allocation may become next: its host and its caller must have room
-// for it. The room that a row has from the start may always be used. Errors: *LiveFullError,
-// *InsufficientError.
+// mayGrow checks that a live allocation may become next: its host and its caller must have room for
+// it. The row's own reserve may always be used. Errors: *LiveFullError, *InsufficientError.
 func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	more := next.LiveBytes() - int64(e.bytes)
 	if more <= 0 {
@@ -241,7 +239,7 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	return l.affords(&e.Allocation, more)
 }
 
-// updateBytes counts the entry with the bytes that its row takes now.
+// updateBytes updates the counted size of an entry's row.
 func (l *Ledger) updateBytes(e *entry) {
 	bytes := e.LiveBytes()
 	more := bytes - int64(e.bytes)
@@ -255,8 +253,7 @@ func (l *Ledger) updateBytes(e *entry) {
 	}
 }
 
-// countCallerBytes counts bytes of an entry on its caller, and on all callers of the agent that it
-// came through together.
+// countCallerBytes adds bytes of an entry to its caller, and to all callers of its agent together.
 func (l *Ledger) countCallerBytes(e *entry, more int64) {
 	for _, t := range [...]*usage{e.caller, e.relay} {
 		if t == nil {
@@ -289,7 +286,7 @@ func (l *Ledger) addUsage(e *entry) {
 	l.updateBytes(e)
 }
 
-// removeUsage stops counting an entry that has ended.
+// removeUsage removes an ended entry from the usages.
 func (l *Ledger) removeUsage(e *entry) {
 	l.countLargest(e, -largest(&e.Entitled))
 	l.countCallerBytes(e, -int64(e.bytes)-e.overhead())
@@ -301,8 +298,8 @@ func (l *Ledger) removeUsage(e *entry) {
 	}
 }
 
-// FullCallers returns the callers whose live allocations take nearly as much as they may, by name,
-// each as the error of a refusal.
+// FullCallers returns the callers whose live allocations are near their bound, by name, each as the
+// error of a refusal.
 func (l *Ledger) FullCallers() []LiveFullError {
 	list := make([]LiveFullError, 0, len(l.full))
 	for t := range l.full {
@@ -312,15 +309,15 @@ func (l *Ledger) FullCallers() []LiveFullError {
 	return list
 }
 
-// hostBytes is what the entry counts with on its host: its row as it was last recorded, and its
+// hostBytes returns the entry's bytes on its host: its row as it was last recorded, and its
 // charges.
 func (e *entry) hostBytes() int64 {
 	return int64(e.bytes) + ChargeOverhead*int64(len(e.queueCharges()))
 }
 
-// countHostBytes counts bytes of an entry's row on its host, and on the entry's caller there. The
+// countHostBytes adds bytes of an entry's row to its host, and to the entry's caller there. The
 // host may close for new grants, or open again, for all or for that caller. Adopted engines count
-// on no caller, because only the agent says whose they are.
+// on no caller, because only the agent names their callers.
 func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 	h.bytes += more
 	if e.caller != nil {

@@ -8,43 +8,42 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A cluster may limit what one user has of a queue, and what the masters of applications have. The
-// first is an account of its own, next to the queue's: a cluster queue that counts what one user's
-// allocations have in this very queue. The second is a dimension of these accounts. So both are
-// counted, read, waited for and explained as everything else in a queue is.
+// A cluster may limit one user's use of a queue, and the resources of application masters. For the
+// first limit each user has an account next to the queue's: a cluster queue that counts the user's
+// allocations in this queue itself. The second limit is a dimension of these accounts. So the
+// ledger counts, reads, waits for and explains both like everything else in a queue.
 
-// QueueUsers is what a cluster says of users in a queue.
+// QueueUsers is a cluster's report of users in a queue.
 type QueueUsers struct {
 	// Listed are by name, each once.
 	Listed []UserReport
-	// Limit is that of users who are not listed.
+	// Limit is the limit of users who are not listed.
 	Limit resource.Vector
 }
 
-// UserReport is what a cluster says of one user in a queue.
+// UserReport is a cluster's report of one user in a queue.
 type UserReport struct {
 	User string
-	// Limit is the most that the user may have, Used what all applications of the user hold. What
-	// is not listed in Limit is not limited.
+	// Limit is the most that the user may have. A dimension that it does not list is not limited.
+	// Used is the use of all applications of the user.
 	Limit, Used resource.Vector
 }
 
-// Terms is what the settings of a provider say of requests for its cluster.
+// Terms are a provider's settings for requests to its cluster.
 type Terms struct {
-	// Application is what a part counts as if it does not say it itself: resource.AMMemory and
-	// resource.AMCPU, but no more than the part's memory and cpu, and resource.Applications.
+	// Application is the default size of an application for parts without one: resource.AMMemory
+	// and resource.AMCPU, but no more than the part's memory and cpu, and resource.Applications.
 	Application resource.Vector
-	// UserLabel is the label whose value is the user in the cluster. Empty: users are not known
-	// there.
+	// UserLabel is the label whose value is the user in the cluster. Empty: the users are unknown.
 	UserLabel string
 	// Container is how the cluster rounds the container of a master, in memory and cpu.
 	Container resource.Normalization
-	// AwaitStarts says that nothing is granted in a queue while the cluster does not start what
-	// waits there although it has room: see HeldBack.
+	// AwaitStarts says that a queue gets no grants while the cluster does not start its waiting
+	// applications although it has room: see HeldBack.
 	AwaitStarts bool
 }
 
-// termed adds to a part what the settings say of each.
+// termed adds the settings' application size to a part.
 func (t *Terms) termed(v resource.Vector) resource.Vector {
 	if v.IsZero() {
 		return v
@@ -64,11 +63,11 @@ func (t *Terms) termed(v resource.Vector) resource.Vector {
 	return t.rounded(v)
 }
 
-// masterDimensions are those of masters, each with the one that it is a part of.
+// masterDimensions are the dimensions of masters, each with the dimension that it is a part of.
 var masterDimensions = [...]struct{ master, whole string }{{resource.AMMemory, resource.Memory}, {resource.AMCPU, resource.CPU}}
 
-// rounded raises the master of a part to what the cluster makes its container, and the part to its
-// master. What the cluster would refuse as too large stays as it is.
+// rounded raises the master of a part to the size of its container in the cluster, and the part to
+// its master. A master that the cluster would refuse as too large stays as it is.
 func (t *Terms) rounded(v resource.Vector) resource.Vector {
 	for _, d := range masterDimensions {
 		asked := get(v, d.master)
@@ -82,7 +81,7 @@ func (t *Terms) rounded(v resource.Vector) resource.Vector {
 	return withMaster(v)
 }
 
-// withMaster is a part that is no smaller than its master, which is a part of it.
+// withMaster raises a part to the size of its master, which is included in it.
 func withMaster(v resource.Vector) resource.Vector {
 	for _, d := range masterDimensions {
 		if asked := get(v, d.master); asked > get(v, d.whole) {
@@ -92,13 +91,13 @@ func withMaster(v resource.Vector) resource.Vector {
 	return v
 }
 
-// userOf is a user and the queue that the user has a part of.
+// userOf names a user of a queue.
 type userOf struct {
 	queue *clusterQueue
 	user  string
 }
 
-// userName is the user whose part it is; empty: it is a queue.
+// userName returns the user of a user's part; empty for a queue.
 func (q *clusterQueue) userName() string {
 	if q.of == nil {
 		return ""
@@ -106,7 +105,7 @@ func (q *clusterQueue) userName() string {
 	return q.of.user
 }
 
-// userPart finds or makes what a user has of a queue.
+// userPart finds or makes the part of a user in a queue.
 func (q *clusterQueue) userPart(user string) *clusterQueue {
 	i, found := q.findUser(user)
 	if found {
@@ -125,7 +124,7 @@ func (q *clusterQueue) findUser(user string) (int, bool) {
 	return slices.BinarySearchFunc(q.users, user, func(u *clusterQueue, user string) int { return cmp.Compare(u.of.user, user) })
 }
 
-// usersAfter are the users' parts of the queue after a name.
+// usersAfter returns the users' parts of the queue after a name.
 func (q *clusterQueue) usersAfter(name string) []*clusterQueue {
 	i, found := q.findUser(name)
 	if found {
@@ -142,8 +141,7 @@ func (q *clusterQueue) dropUser(u *clusterQueue) {
 	}
 }
 
-// applyUserReport gives the account of a user's part what the last report says of the user, or of
-// users that it does not list.
+// applyUserReport gives a user's part the last report of the user, or that of unlisted users.
 func (q *clusterQueue) applyUserReport() {
 	var said UserReport
 	if of := q.of.queue.report.Users; of != nil {
@@ -157,8 +155,8 @@ func (q *clusterQueue) applyUserReport() {
 	q.applyReport()
 }
 
-// limited is the part of a request that the limits are for now. In a queue in which no master runs
-// the first application may start, whatever its master takes.
+// limited returns the part of a request to which the limits apply now. In a queue without a running
+// master, the limits of masters do not apply to the first application.
 func (q *clusterQueue) limited(request resource.Vector) resource.Vector {
 	if q.firstIsFree() {
 		return withoutMasters(request)
@@ -166,7 +164,7 @@ func (q *clusterQueue) limited(request resource.Vector) resource.Vector {
 	return request
 }
 
-// firstIsFree reports whether the next application may start whatever its master takes.
+// firstIsFree reports whether the next application is exempt from the limits of masters.
 func (q *clusterQueue) firstIsFree() bool {
 	if q.of != nil {
 		q = q.of.queue
@@ -183,11 +181,11 @@ func (q *clusterQueue) firstIsFree() bool {
 	return true
 }
 
-// usersPerStep is of how many users of a queue the parts are marked in one step, if the next
-// application may start whatever its master takes. One takes up to 0.1 µs.
+// usersPerStep bounds the users' parts that one step marks when the next application of a queue
+// becomes exempt from the limits of masters. One takes up to 0.1 µs.
 const usersPerStep = 1024
 
-// freeing is a queue in which the next application may start, whoever it is of.
+// freeing is a queue in which the next application of any user may start.
 type freeing struct {
 	queue *clusterQueue
 	after string // the parts of users up to this name are marked
@@ -200,7 +198,7 @@ func (l *Ledger) freedUser(u *clusterQueue) {
 	}
 }
 
-// freedForAll says that no master runs in a queue any more, so that the next application of any
+// freedForAll notes that no master runs in a queue any more, so that the next application of any
 // user may start.
 func (l *Ledger) freedForAll(q *clusterQueue) {
 	for i := range l.freeing {
@@ -214,7 +212,7 @@ func (l *Ledger) freedForAll(q *clusterQueue) {
 	}
 }
 
-// freeUsers marks the parts of users of such queues, as many as one step may.
+// freeUsers marks users' parts of such queues, up to the bound of one step.
 func (l *Ledger) freeUsers() {
 	for left := usersPerStep; len(l.freeing) > 0; l.freeing = slices.Delete(l.freeing, 0, 1) {
 		f := &l.freeing[0]
@@ -232,7 +230,7 @@ func (l *Ledger) freeUsers() {
 	}
 }
 
-// withoutMasters is a vector without what masters take.
+// withoutMasters returns a vector without the dimensions of masters.
 func withoutMasters(v resource.Vector) resource.Vector {
 	if len(v.Custom()) == 0 {
 		return v

@@ -3,47 +3,48 @@ package ledger
 // # How requests wait
 //
 // A request that does not fit waits behind the first account that is short: a quota, a cluster
-// queue, or the host that it names. One that names no host, and for which no host has room, waits
-// for any host. Requests that are alike are one class, and wait together (queue.go).
+// queue, or the host that it names. A request that names no host, and for which no host has room,
+// waits for any host. Requests that are alike form one class, and wait together (queue.go).
 //
-// An account that has more to give marks its queue. The queue is walked at once, before the next
-// command is decided: by priority, then by fair share (share.go), then by arrival. A walk gives
-// each share a few tries in a step, and marked queues their turns, so that no step takes long. A
-// mark stays until everybody behind the account was tried; what is left over is due at once
-// (walk.go).
+// An account that has more to give marks its queue. The ledger walks the queue at once, before it
+// decides the next command: by priority, then by fair share (share.go), then by arrival. A walk
+// gives each share a few tries in a step, and marked queues take turns, so that no step takes long.
+// A mark stays until every request behind the account was tried; the remaining tries are due at
+// once (walk.go).
 //
-// Who is smaller may go ahead, but not for ever. A request is starved when it has waited for
-// StarvationAfter and an account that it lacks something of has granted to one that came later and
-// is no more urgent; for one that waits for any host, a host that it could go to (starved.go). For
-// the starved, accounts are held (holds.go):
+// A smaller request may go ahead, but not forever. A request is starved when it has waited for
+// StarvationAfter and an account that it lacks has granted something to a later request that is no
+// more urgent. For a request that waits for any host, this account is a host that it could go to
+// (starved.go). For starved requests, accounts are held (holds.go):
 //
-//   - They stand in one order: by priority, then the shares for which nothing was held for the
-//     longest time. Within a share requests take turns. Whenever something changes for them, a
-//     round visits the first 64, at most 4 of one share, 8 in a step. Who would be helped by no
-//     hold leaves the order until the next check.
+//   - They stand in one order: by priority, then by share, first the shares that have been without
+//     a hold for the longest time. Within a share requests take turns. Whenever something changes
+//     for them, a round visits the first 64, at most 4 of one share, 8 in a step. A request that no
+//     hold would help leaves the order until the next check.
 //   - A request gets all the accounts that it lacks, or none. If it names no host, the closest host
-//     is one of them, and its last 4 come after all others. What a request wants that comes first
-//     is not given to one that comes later. So no two requests wait for what the other one holds.
-//   - A hold consumes nothing. In every dimension that the account limits, others still get what is
-//     left next to what the request needs: they fit if they ask for no more than free - min(need,
+//     is one of them, and its last 4 come after all others. An account that an earlier request
+//     wants is not given to a later one. So no two requests wait for each other's holds.
+//   - A hold consumes nothing. In every dimension that the account limits, other requests still get
+//     the amounts beyond the request's need: they fit if they ask for no more than free - min(need,
 //     free).
 //   - It lasts for a window of StarvationAfter·2^k, at most 1 h, for the k-th of the request. Then
-//     the account is not held, for anybody, for as long as it was. So no account is held for more
-//     than half of the time, even if its runners never end.
+//     the account is not held, for anybody, for as long as the hold lasted. So no account is held
+//     for more than half of the time, even if its runners never end.
 //   - All accounts but hosts are shared. While a share holds shared accounts it has no other hold,
 //     and after it none for as long as it lasted. After the hold of a host it has none on shared
-//     accounts for as long; it may hold other hosts. So it is whatever it cancels and asks again,
-//     and also if the rules change (holders.go). So one submitter keeps what somebody else needs,
-//     shared accounts and a host, for at most half of the time.
-//   - Nothing is held for a request that does not fit next to what its own share has in an account
-//     that it lacks. If nobody but the share, or the request's user, counts in what it lacks, it
-//     may be held nevertheless: that keeps out nobody else.
+//     accounts for as long; it may hold other hosts. This is so even if the share cancels its
+//     requests and asks again, or if the rules change (holders.go). So one submitter keeps the
+//     shared accounts and the host that another one needs for at most half of the time.
+//   - Nothing is held for a request that does not fit next to its own share's use of an account
+//     that it lacks. The exception is an account in which only the share, or the request's user,
+//     counts: its hold keeps out nobody else.
 //   - Nobody is kept out by two holds in a row. If a request waits behind an account when a hold of
 //     it ends, and fits but for other holds of requests that are no more urgent, it is granted.
 //   - At most one host of 20 is held, or one, and one for each share while others starve.
 //
-// So a request is granted if what it needs ends within its longest window, and whoever waits loses
-// one window at most to others. Holds are not stored: a leader that has just loaded begins again.
+// So a request is granted if the allocations in its way end within its longest window, and a
+// waiting request loses one window at most to others. Holds are not stored: a leader that has just
+// loaded begins again.
 
 // enqueue adds a waiting entry to its class. A new class is enqueued in the given queue.
 func (l *Ledger) enqueue(e *entry, blocked *queue) {
@@ -84,7 +85,7 @@ func (l *Ledger) attachCaller(e *entry) {
 	l.setEntryTimer(e)
 }
 
-// Detach says that a caller of a waiting request went away. The request keeps its place for some
+// Detach reports that a caller of a waiting request went away. The request keeps its place for some
 // time, but it is not granted while it has no caller.
 func (l *Ledger) Detach(now Instant, id ID) {
 	l.begin(now)
@@ -102,7 +103,7 @@ func (l *Ledger) Detach(now Instant, id ID) {
 	l.grantWaiting()
 }
 
-// leaveClass takes a waiting entry out of its class, if it is in one.
+// leaveClass removes a waiting entry from its class, if it is in one.
 func (l *Ledger) leaveClass(e *entry) {
 	c := e.class
 	if c == nil {
@@ -116,7 +117,7 @@ func (l *Ledger) leaveClass(e *entry) {
 	}
 }
 
-// stopWaiting takes an entry out of its class, ends what is held for it and drops its callers.
+// stopWaiting removes an entry from its class, ends its holds and drops its callers.
 func (l *Ledger) stopWaiting(e *entry) {
 	if e.waitState == nil {
 		return
@@ -125,13 +126,13 @@ func (l *Ledger) stopWaiting(e *entry) {
 	e.callers = 0
 }
 
-// dequeue takes a waiting entry out of its class and ends what is held for it.
+// dequeue removes a waiting entry from its class and ends its holds.
 func (l *Ledger) dequeue(e *entry) {
 	l.leaveClass(e)
 	l.endClaim(e)
 	if e.starved {
 		l.removeStarved(e)
-		l.visitDue = true // what it wanted may be held for another
+		l.visitDue = true // its accounts may be held for another request
 	}
 }
 
