@@ -1,11 +1,11 @@
 // Package launch starts engines, each under a keeper of its own, and reads how they ended. It is
-// the agent's side of package keeper: the protocol of the pipes, the folder of a record, and the
-// defaults of an engine's environment and logs.
+// the agent's counterpart of package keeper: it has the protocol of the pipes, the folder of a
+// record, and the defaults of an engine's environment and logs.
 //
-// It does not decide who may start what, and it knows only the ids of allocations. Nothing of a
-// request is done as the agent's own user: the keeper, which runs as the engine's user, looks for
-// the program, changes to the directory and opens the logs.
+// It does not authorize launches, and it knows only the ids of allocations. The agent's own user
+// executes no part of a request: the keeper, which runs as the engine's user, finds the program,
+// changes to the directory and opens the logs.
 //
-// A Launcher may be used by several goroutines at once, for different ids; a Starting by one at a
-// time.
+// Several goroutines may use a Launcher at once, for different ids. Only one goroutine at a time
+// may use a Starting.
 package launch

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// environment is all of an engine's, in order.
+// environment returns all variables of an engine, in order.
 func environment(r Request) []string {
 	all := map[string]string{
 		"HOME": r.User.Home, "USER": r.User.Name, "LOGNAME": r.User.Name, "SHELL": r.User.Shell, "PATH": pathOf(r.User),
@@ -46,7 +46,7 @@ func checkRequired(names, environment []string) error {
 	return nil
 }
 
-// pathOf is the PATH of a login.
+// pathOf returns the PATH of a login.
 func pathOf(user osuser.User) string {
 	if user.UID == 0 {
 		return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -54,11 +54,11 @@ func pathOf(user osuser.User) string {
 	return "/usr/local/bin:/usr/bin:/bin"
 }
 
-// makeLogs makes a folder for logs that is the user's. The folders above it are the agent's own,
-// so that no other user can put a link there. No link is followed all the same.
+// makeLogs makes a folder for logs that belongs to the user. The folders above it belong to the
+// agent, so no other user can put a link there. makeLogs follows no link all the same.
 func makeLogs(parent, id string, user osuser.User) (string, error) {
 	path := filepath.Join(parent, id)
-	if err := regularfile.MakeFolders(parent, 0o755); err != nil { // users get to their folders
+	if err := regularfile.MakeFolders(parent, 0o755); err != nil { // users need access to their folders
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // of a checked id
@@ -75,7 +75,7 @@ func makeLogs(parent, id string, user osuser.User) (string, error) {
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID {
-		// its content would seem to be this user's
+		// its content would seem to be of this user
 		return "", fmt.Errorf("folder for logs: %s is of uid %d: want it to be of %d, or not there", path, made.Uid, user.UID)
 	}
 	if err := private(dir, made, user); err != nil {
@@ -84,14 +84,14 @@ func makeLogs(parent, id string, user osuser.User) (string, error) {
 	return path, nil
 }
 
-// private makes a folder the user's alone: engines write secrets, and many accounts share a
-// primary group. If an earlier attempt has made it, it may be the user's already, with another
-// mode.
+// private gives a folder to the user and denies all others access: engines write secrets, and many
+// accounts share a primary group. If an earlier attempt has made the folder, it may belong to the
+// user already, with another mode.
 func private(dir *os.File, made unix.Stat_t, user osuser.User) error {
 	const mode = 0o700
 	root := os.Geteuid() == 0
 	if made.Mode&0o7777 != mode {
-		// Without CAP_FOWNER a process can only change the mode of its own user's folder.
+		// Without CAP_FOWNER a process can only change the modes of its own user's folders.
 		if root && made.Uid != 0 {
 			if err := dir.Chown(0, 0); err != nil {
 				return err //nolint:wrapcheck // it names the folder

@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// StartTimeout bounds how long Start takes: a home directory on a slow network takes most of
-	// it.
+	// StartTimeout bounds Start: a home directory on a slow network takes most of the time.
 	StartTimeout = 30 * time.Second
-	// stderrLines is how many last lines of an engine's standard error are kept.
+	// stderrLines is the number of last lines of an engine's standard error that are kept.
 	stderrLines = 20
 	// The defaults of logs.
 	defaultLogBytes = 64 << 20
@@ -31,14 +30,15 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// The values of oom_score_adj, which choose what the kernel kills first: an engine is like any
-// process, its keeper comes last.
+// The values of oom_score_adj, which order the kernel's kills: an engine is like any process, its
+// keeper comes last.
 const (
 	engineScore = "0"
 	keeperScore = "-900"
 )
 
-// FieldError says what of a Request is wrong, by the names of a LaunchRequest.
+// FieldError names the invalid field of a Request, by the name that the field has in a
+// LaunchRequest.
 type FieldError struct {
 	Field, Value, Want string
 	Err                error
@@ -54,9 +54,9 @@ func (e *FieldError) Error() string {
 func (e *FieldError) Unwrap() error { return e.Err }
 
 // LogDirError says that the user of an engine cannot write to the folder that the agent has made
-// for its logs. The caller has named none, so it is the operator's to mend.
+// for its logs. The caller has named no folder, so the operator must mend this.
 type LogDirError struct {
-	LogDir string // of Launcher
+	LogDir string // as in Launcher
 	User   string
 	Err    error
 }
@@ -69,9 +69,9 @@ func (e *LogDirError) Error() string {
 // Unwrap returns the cause.
 func (e *LogDirError) Unwrap() error { return e.Err }
 
-// Request is an engine to be started.
+// Request describes an engine to start.
 type Request struct {
-	// ID is the allocation. It names folders: cgroup.CheckID must accept it.
+	// ID is the id of the allocation. It names folders: cgroup.CheckID must accept it.
 	ID   string
 	User osuser.User
 	// Command, Environment, WorkingDirectory and Logs are as in a LaunchRequest, with its
@@ -80,25 +80,25 @@ type Request struct {
 	Environment      map[string]string
 	WorkingDirectory string
 	Logs             Logs
-	// Script is executed in place of a program, and Command has its arguments. Empty: none is.
+	// Script, if not empty, is executed in place of a program, and Command has its arguments.
 	Script []byte
-	// RequiredVariables must be set, and not empty, and RequiredFiles must be there, as User sees
-	// them: else nothing is executed.
+	// RequiredVariables must be set and not empty, and RequiredFiles must exist, as User sees them.
+	// Otherwise the keeper executes nothing.
 	RequiredVariables, RequiredFiles []string
-	// Unchangeable refuses a program, also that of Look, which User can change.
+	// Unchangeable refuses a program that User can change, also the program of Look.
 	Unchangeable bool
-	// Limits are those of the engine's cgroup; nil: it needs none of its own.
+	// Limits are the limits of the engine's cgroup; nil if it needs no cgroup of its own.
 	Limits *cgroup.Limits
-	// Added are variables that the agent sets. They replace those of Environment.
+	// Added are variables that the agent sets. They replace variables of Environment.
 	Added map[string]string
 	// Note is kept next to the record.
 	Note Note
-	// Look says how a helper of the keeper looks whether the engine is ready, as package ready
-	// makes it. Nil: none does.
+	// Look describes the check by which a helper of the keeper finds out whether the engine is
+	// ready. Package ready makes it. Nil means no check.
 	Look *keeper.Look
 }
 
-// Logs say where output goes.
+// Logs are the destinations of an engine's output.
 type Logs struct {
 	Directory string
 	MaxBytes  int64
@@ -107,37 +107,37 @@ type Logs struct {
 
 // Launcher starts keepers.
 type Launcher struct {
-	// Spawner starts them, and Keeper is their program.
+	// Spawner starts the keepers, and Keeper is their program.
 	Spawner Spawner
 	Keeper  string
-	// Records keeps what they write down.
+	// Records is the directory of their records.
 	Records Records
-	// LogDir is where a folder of logs is made for an engine that names none.
+	// LogDir is the parent of the folders of logs for engines that name none.
 	LogDir string
-	// Spawned is told of a keeper as soon as it runs: before it starts an engine. Nil: nobody is.
+	// Spawned, if not nil, is called as soon as a keeper runs, before it starts an engine.
 	Spawned func(Spawned)
 }
 
-// Starting is an engine that runs, but ends unless it is confirmed.
+// Starting is an engine that waits for Confirm, and ends without it.
 type Starting struct {
-	// PID, StartTime and Cgroup are the engine's. The first two are what the keeper says, which is
-	// a process of the user.
+	// PID, StartTime and Cgroup belong to the engine. PID and StartTime come from the keeper, which
+	// is a process of the user.
 	PID       int32
 	StartTime uint64
 	Cgroup    string
-	// LogDir is where its output goes.
+	// LogDir is the folder of its output.
 	LogDir string
 	// Keeper is its keeper.
 	Keeper Spawned
 
-	keeper  *os.File // where it reads
-	answers *os.File // where it says whether the engine has begun
+	keeper  *os.File // the pipe from which the keeper reads
+	answers *os.File // the pipe on which the keeper reports whether the engine has begun
 }
 
 // Start starts an engine. The error is a *FieldError if the request is wrong, and a *LogDirError if
-// LogDir is. After an error nothing runs, and after Abandon nothing runs in a moment, unless the
-// keeper is held: its user may stop it with a signal, and a file system may hang. If there is a
-// keeper after an error, the result has it, and only it.
+// LogDir is wrong. After an error no process is left, and after Abandon all end soon, unless the
+// keeper is held: its user may stop it with a signal, and a file system may hang. If a keeper is
+// left after an error, the result holds only this keeper.
 func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
@@ -211,7 +211,7 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	if err != nil {
 		return nil, errors.Join(err, toKeeper.Close(), answers.Close())
 	}
-	// Only the keeper has the other ends now: when it ends, that is seen here.
+	// Now only the keeper has the other ends, so the launcher notices its end.
 	_, _ = input.Close(), output.Close() // the deferred ones do nothing then
 	if l.Spawned != nil {
 		l.Spawned(spawned)
@@ -219,8 +219,8 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	spec.OwnCgroup = spawned.Cgroup != ""
 	score := openScore(spawned.PID)
 	defer score.close()
-	// This is before there is an engine, which inherits the score and the bound to which it may be
-	// lowered.
+	// This comes before the engine's start, because the engine inherits the score and the bound to
+	// which it may be lowered.
 	score.set(engineScore)
 	started, err := exchange(ctx, toKeeper, answers, spec)
 	if wrong, is := errors.AsType[*FieldError](err); is && wrong.Field == keeper.FieldLogs && r.Logs.Directory == "" {
@@ -248,14 +248,14 @@ func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.
 	if err != nil {
 		return keeper.Started{}, fmt.Errorf("keeper: %w", err)
 	}
-	// A keeper that ends before it has read all has said why.
+	// A keeper that ends before it has read the whole spec has sent the reason.
 	if _, err := to.Write(line); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return keeper.Started{}, fmt.Errorf("keeper: %w", orOf(ctx, err))
 	}
 	return readStarted(ctx, from)
 }
 
-// readStarted reads an answer, byte by byte: another one may follow.
+// readStarted reads an answer byte by byte, because another one may follow.
 func readStarted(ctx context.Context, from *os.File) (keeper.Started, error) {
 	answer, err := bufio.NewReader(io.LimitReader(oneByOne{from}, maxAnswer)).ReadBytes('\n')
 	if err != nil {
@@ -280,7 +280,7 @@ func (o oneByOne) Read(p []byte) (int, error) {
 	return o.from.Read(p[:min(len(p), 1)]) //nolint:wrapcheck // a reader
 }
 
-// orOf is the context's error if it has ended, else err.
+// orOf returns the context's error if it has ended, otherwise err.
 func orOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -288,14 +288,14 @@ func orOf(ctx context.Context, err error) error {
 	return err
 }
 
-// begunPatience is how long Confirm waits for the keeper's word that the engine has begun. An
-// exec may take longer, such as from a file system that does not answer.
+// begunPatience is how long Confirm waits for the keeper's report that the engine has begun. An
+// exec may take longer, for example from a file system that does not answer.
 const begunPatience = 5 * time.Second
 
-// Confirm lets the engine begin, and go on if the agent ends. An engine that has ended by now has
-// left its record. The error is a *FieldError if its program cannot be executed; then it has ended.
-// If the keeper does not answer, the engine may have begun, and that is no error: it must not begin
-// a second time.
+// Confirm lets the engine begin and outlive the agent. An engine that has ended by now has left its
+// record. The error is a *FieldError if the program cannot be executed; then the engine has ended.
+// A keeper that does not answer is no error: the engine may have begun, and must not begin a second
+// time.
 func (s *Starting) Confirm(ctx context.Context) error {
 	defer s.answers.Close()
 	_, err := s.keeper.WriteString(keeper.Confirmed + "\n")
@@ -314,24 +314,24 @@ func (s *Starting) Confirm(ctx context.Context) error {
 }
 
 // Abandon makes the keeper end the engine: with SIGTERM, and SIGKILL after 10 s. It does not wait
-// for that.
+// for the end.
 func (s *Starting) Abandon() {
-	_, _ = s.keeper.Close(), s.answers.Close() // the one was only written to, the other only read
+	_, _ = s.keeper.Close(), s.answers.Close() // keeper was only written, answers only read
 }
 
-// Protect makes the kernel choose a keeper last when memory is short, if its process is still the
-// one that it was. The launcher does that itself for an engine without a check (Request.Look): a
-// process that the keeper starts later, such as the command of a check, would be protected too. The
-// caller does it once the check has a result.
+// Protect makes the kernel choose a keeper last when memory is short, if its pid was not reused.
+// The launcher itself protects the keeper of an engine without a check (Request.Look). Processes
+// that the keeper starts later, such as the command of a check, would be protected too, so with a
+// check the caller calls Protect once the check has a result.
 func Protect(keeper process.Ref, is func(process.Ref) bool) {
-	score := openScore(keeper.PID) // from here on it is this process, or none
+	score := openScore(keeper.PID) // from here on the file belongs to this process, or to none
 	defer score.close()
 	if is(keeper) {
 		score.set(keeperScore)
 	}
 }
 
-// score is a process's oom_score_adj. Only root can lower it: else it stays as it is.
+// score is a process's oom_score_adj. Only root can lower it; without root it stays.
 type score struct{ file *os.File }
 
 func openScore(pid int32) score {
@@ -344,12 +344,12 @@ func openScore(pid int32) score {
 
 func (s score) set(value string) {
 	if s.file != nil {
-		_, _ = s.file.WriteAt([]byte(value), 0) // a courtesy
+		_, _ = s.file.WriteAt([]byte(value), 0) // best effort
 	}
 }
 
 func (s score) close() {
 	if s.file != nil {
-		_ = s.file.Close() // nothing was written that it could lose
+		_ = s.file.Close() // no buffered data can be lost
 	}
 }

@@ -22,84 +22,86 @@ const (
 	noteName   = "launched.json"
 	keeperName = "keeper.json"
 	begunName  = "begun.json"
-	// unconfirmedName is in the directory itself: a folder goes when the next attempt begins.
+	// unconfirmedName is in the directory itself, because the next attempt removes an engine's
+	// folder.
 	unconfirmedName = "unconfirmed.json"
-	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
-	// less, and a user may write any amount.
+	// maxRecord bounds the part that is read from the end of a record, in bytes. A keeper writes
+	// less, but a user may write any amount.
 	maxRecord = 64 << 10
-	// maxNote is more than a note has, in bytes: its paths have at most 4 KiB.
+	// maxNote bounds a note, in bytes: its paths have at most 4 KiB.
 	maxNote = 64 << 10
-	// maxUnconfirmed is more than a list of keepers has, in bytes.
+	// maxUnconfirmed bounds a list of keepers, in bytes.
 	maxUnconfirmed = 64 << 20
-	// roomForRecord is reserved for a record, in bytes, if the file system can do that: the disk
+	// roomForRecord is reserved for a record, in bytes, if the file system supports this: the disk
 	// may be full when the engine ends.
 	roomForRecord = 16 << 10
 )
 
-// Records is a directory with a folder for each engine that was launched, named by its allocation:
-// there its keeper writes how it ended, also while no agent runs. The directory is the agent's
-// alone.
+// Records is a directory with a folder for each engine that was launched, named by the allocation.
+// The keeper writes there how the engine ended, also while no agent runs. Only the agent has access
+// to the directory.
 type Records string
 
-// Note is what the agent keeps of a launch.
+// Note holds the agent's data about a launch.
 type Note struct {
-	// Caller is the uid that asked for it, User the account that the engine runs as.
+	// Caller is the uid that requested the launch, User the account that the engine runs as.
 	Caller uint32 `json:"caller"`
 	User   string `json:"user"`
 	UID    uint32 `json:"uid"`
-	// LogDirectory is where its output goes.
+	// LogDirectory is the folder of the engine's output.
 	LogDirectory string `json:"log_directory"`
-	// Ready says when it is ready, as far as the agent has to know that to watch it. Nil: the agent
-	// does not watch it.
+	// Ready is the part of the engine's readiness that the agent needs to watch it. Nil if the
+	// agent does not watch it.
 	Ready *Check `json:"ready,omitempty"`
 }
 
-// Check is the part of a readiness that an agent has to store: package ready makes it. It has no
+// Check is the part of a readiness that the agent stores. Package ready makes it. It has no
 // secrets.
 type Check struct {
-	// Port is set if that is checked, else What is "file", "line" or "command".
+	// Port is set if the check is of a port. Otherwise What is "file", "line" or "command".
 	Port     int32         `json:"port,omitempty"`
 	What     string        `json:"what,omitempty"`
 	Within   time.Duration `json:"within"`
 	Interval time.Duration `json:"interval"`
 }
 
-// Begun is when an engine may first have run.
+// Begun is the time at which an engine may first have run.
 type Begun struct {
-	// Ticks are the clock ticks after boot, as host.TicksSinceBoot has them.
+	// Ticks are clock ticks after boot, from host.TicksSinceBoot.
 	Ticks uint64 `json:"ticks"`
-	// BootID is the boot of the machine that these are of.
+	// BootID is the machine's boot at that time.
 	BootID string `json:"boot_id"`
 }
 
-// Kept is an engine and its keeper, by their pids and starts: see process.Ref.
+// Kept identifies an engine and its keeper by their pids and start times: see process.Ref.
 type Kept struct {
 	PID             int32  `json:"pid"`
 	StartTime       uint64 `json:"start_time"`
 	KeeperPID       int32  `json:"keeper_pid"`
 	KeeperStartTime uint64 `json:"keeper_start_time"`
-	// BootID is the boot of the machine that these are of.
+	// BootID is the machine's boot at that time.
 	BootID string `json:"boot_id"`
 }
 
-// Unconfirmed is the keeper of a launch that is under way or has failed: it has to end, with its
-// engine, unless the launch ends well.
+// Unconfirmed is the keeper of a launch that is under way or has failed. It must end, with its
+// engine, unless the launch succeeds.
 type Unconfirmed struct {
 	ID              string `json:"id"`
 	UID             uint32 `json:"uid"`
 	KeeperPID       int32  `json:"keeper_pid"`
 	KeeperStartTime uint64 `json:"keeper_start_time"`
-	// Cgroup is the engine's own; empty: it has none.
+	// Cgroup is the engine's own cgroup; empty if it has none.
 	Cgroup string `json:"cgroup,omitempty"`
-	// BootID is the boot of the machine that these are of.
+	// BootID is the machine's boot at that time.
 	BootID string `json:"boot_id"`
 }
 
-// ErrNone says that no engine was launched for an allocation, or that it has left no record.
+// ErrNone says that no engine was launched for an allocation, or that the engine has left no
+// record.
 var ErrNone = errors.New("none")
 
-// create makes a folder with an empty record, in place of one that an earlier attempt has left,
-// and opens that for appending.
+// create makes a folder with an empty record and opens the record for appending. It replaces the
+// folder of an earlier attempt.
 func (r Records) create(id string, note Note) (*os.File, error) {
 	if err := r.Remove(id); err != nil {
 		return nil, err
@@ -125,18 +127,18 @@ func (r Records) create(id string, note Note) (*os.File, error) {
 	return file, nil
 }
 
-// Note returns what was noted of a launch. ErrNone: there was none.
+// Note returns the note of a launch. ErrNone: there is none.
 func (r Records) Note(id string) (Note, error) { return read[Note](r, id, noteName) }
 
-// PutKept notes which processes were launched. Without that, their keeper is not ended if it is
+// PutKept stores the processes of a launch. Without them, the agent cannot end a keeper that is
 // held.
 func (r Records) PutKept(id string, kept Kept) error { return put(r, id, keeperName, kept) }
 
-// PutBegun notes when an engine may first have run. Without that, the time that it has to become
-// ready counts from the start of its process, which waits to be confirmed.
+// PutBegun stores the time at which an engine may first have run. Without it, the engine's time to
+// become ready counts from the start of its process, which waits for its confirmation.
 func (r Records) PutBegun(id string, begun Begun) error { return put(r, id, begunName, begun) }
 
-// Begun returns when an engine may first have run. ErrNone: that was not noted.
+// Begun returns the time at which an engine may first have run. ErrNone: it was not stored.
 func (r Records) Begun(id string) (Begun, error) { return read[Begun](r, id, begunName) }
 
 func put[T Kept | Begun](r Records, id, name string, value T) error {
@@ -150,11 +152,11 @@ func put[T Kept | Begun](r Records, id, name string, value T) error {
 	return nil
 }
 
-// Kept returns which processes were launched. ErrNone: that was not noted.
+// Kept returns the processes of a launch. ErrNone: they were not stored.
 func (r Records) Kept(id string) (Kept, error) { return read[Kept](r, id, keeperName) }
 
-// PutUnconfirmed replaces the list of keepers that have to end unless their launch ends well: the
-// next incarnation of an agent knows them by it. Only one call may run at a time.
+// PutUnconfirmed replaces the list of keepers that must end unless their launch succeeds. The next
+// incarnation of the agent reads it. Only one call may run at a time.
 func (r Records) PutUnconfirmed(list []Unconfirmed) error {
 	path := filepath.Join(string(r), unconfirmedName)
 	text, err := json.Marshal(list)
@@ -173,7 +175,7 @@ func (r Records) PutUnconfirmed(list []Unconfirmed) error {
 	return nil
 }
 
-// Unconfirmed returns that list.
+// Unconfirmed returns the list that PutUnconfirmed stored.
 func (r Records) Unconfirmed() ([]Unconfirmed, error) {
 	text, err := regularfile.Read(filepath.Join(string(r), unconfirmedName), maxUnconfirmed)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +191,7 @@ func (r Records) Unconfirmed() ([]Unconfirmed, error) {
 	return list, nil
 }
 
-// read returns what a file of a record has. ErrNone: there is no such file.
+// read returns the content of a file in an engine's folder. ErrNone: there is no such file.
 func read[T Note | Kept | Begun](r Records, id, name string) (T, error) {
 	var value, none T
 	if cgroup.CheckID(id) != nil {
@@ -208,7 +210,7 @@ func read[T Note | Kept | Begun](r Records, id, name string) (T, error) {
 	return value, nil
 }
 
-// End returns how an engine ended. ErrNone: its keeper has not written that down.
+// End returns how an engine ended. ErrNone: its keeper has not recorded the end.
 func (r Records) End(id string) (keeper.Record, error) {
 	record, err := r.Last(id)
 	if err == nil && record.Left {
@@ -217,8 +219,8 @@ func (r Records) End(id string) (keeper.Record, error) {
 	return record, err
 }
 
-// Left returns how the main process of an engine ended that goes on without it, by its keeper.
-// ErrNone: its keeper has not written that down, or the engine has ended too.
+// Left returns the keeper's record of how the main process ended, if the engine runs on without it.
+// ErrNone: the keeper has not recorded this, or the engine has ended too.
 func (r Records) Left(id string) (keeper.Record, error) {
 	record, err := r.Last(id)
 	if err == nil && !record.Left {
@@ -227,8 +229,8 @@ func (r Records) Left(id string) (keeper.Record, error) {
 	return record, err
 }
 
-// Last returns what the keeper of an engine has written down last: how the engine ended, or how its
-// main process did. ErrNone: neither.
+// Last returns the last record of an engine's keeper: how the engine ended, or how its main process
+// ended. ErrNone: there is neither.
 func (r Records) Last(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
@@ -244,8 +246,8 @@ func (r Records) Last(id string) (keeper.Record, error) {
 	return record, nil
 }
 
-// Looked returns the last finding of an engine's helper: whether the engine is ready. ErrNone:
-// there is none yet.
+// Looked returns the last result of an engine's helper: whether the engine is ready. ErrNone: there
+// is none yet.
 func (r Records) Looked(id string) (keeper.Looked, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Looked{}, ErrNone
@@ -261,8 +263,8 @@ func (r Records) Looked(id string) (keeper.Looked, error) {
 	return looked, nil
 }
 
-// Size returns how many bytes a record has. It grows with each finding. ErrNone: there is
-// no record.
+// Size returns the size of a record in bytes. It grows with each result. ErrNone: there is no
+// record.
 func (r Records) Size(id string) (int64, error) {
 	if cgroup.CheckID(id) != nil {
 		return 0, ErrNone
@@ -277,7 +279,7 @@ func (r Records) Size(id string) (int64, error) {
 	return info.Size(), nil
 }
 
-// content is the end of a record. ErrNone: there is none.
+// content returns the end of a record, at most maxRecord bytes. ErrNone: there is no record.
 func (r Records) content(id string) ([]byte, error) {
 	file, info, err := regularfile.Open(filepath.Join(string(r), id, recordName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -294,7 +296,7 @@ func (r Records) content(id string) ([]byte, error) {
 	return content, nil
 }
 
-// List returns the allocations that there are records for.
+// List returns the allocations that have records.
 func (r Records) List() ([]string, error) {
 	entries, err := os.ReadDir(string(r))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -312,8 +314,8 @@ func (r Records) List() ([]string, error) {
 	return ids, nil
 }
 
-// Remove removes what there is of an allocation. A keeper that still has the record writes into
-// nothing.
+// Remove removes the folder of an allocation. A keeper that still has the record open writes to a
+// deleted file.
 func (r Records) Remove(id string) error {
 	if err := cgroup.CheckID(id); err != nil {
 		return fmt.Errorf("record of an engine: %w", err)

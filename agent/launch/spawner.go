@@ -15,33 +15,32 @@ import (
 	"github.com/bursar/bursar/internal/osuser"
 )
 
-// keeperPath is all of a keeper's own environment.
+// keeperPath is the only variable of a keeper's environment.
 const keeperPath = "PATH=/usr/local/bin:/usr/bin:/bin"
 
-// keeperEnvironment is the whole environment that a keeper is started with: nothing of the
-// agent's.
+// keeperEnvironment returns a keeper's whole environment, which has no variable of the agent's.
 func keeperEnvironment() []string { return []string{keeperPath} }
 
-// keeperUmask is what a keeper and its engine begin with.
+// keeperUmask is the umask with which a keeper and its engine begin.
 const keeperUmask = 0o022
 
-// Spawn is a keeper to be started: for its user and with that user's groups, in a new session, in
-// "/", with keeperEnvironment and keeperUmask, and with these three descriptors and no others.
+// Spawn describes a keeper to start. It starts for its user and with that user's groups, in a new
+// session, in "/", with keeperEnvironment and keeperUmask, and with only these three descriptors.
 type Spawn struct {
-	// ID is the allocation.
+	// ID is the id of the allocation.
 	ID   string
 	User osuser.User
-	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to
-	// close.
+	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. The caller closes its own
+	// copies.
 	Stdin, Stdout, Record *os.File
-	// Keeper is the path of the program. Its last argument is ID, which shows in the process
-	// table. Mode is the one before; empty: there is none.
+	// Keeper is the path of the program. Its last argument is ID, which shows in the process table.
+	// Mode is the argument before it; empty means none.
 	Keeper, Mode string
-	// Limits are those of the engine's cgroup. Nil: it needs none of its own.
+	// Limits are the limits of the engine's cgroup. Nil if it needs no cgroup of its own.
 	Limits *cgroup.Limits
 }
 
-// command is the program and its arguments.
+// command returns the program and its arguments.
 func (s Spawn) command() []string {
 	if s.Mode == "" {
 		return []string{s.Keeper, s.ID}
@@ -51,29 +50,30 @@ func (s Spawn) command() []string {
 
 // Spawned is a keeper that has started.
 type Spawned struct {
-	// PID is the keeper's, which is not the engine's. The pid stays the keeper's until its end was
-	// waited for.
+	// PID is the keeper's pid, not the engine's. The kernel does not reuse it until the parent has
+	// waited for the keeper's end.
 	PID int32
-	// Cgroup is the engine's own, as a bursarv1.Process has it; empty: it has none.
+	// Cgroup is the engine's own cgroup, as in bursarv1.Process; empty if it has none.
 	Cgroup string
 }
 
-// Spawner starts keepers. It may be used by several goroutines at once.
+// Spawner starts keepers. It is safe for concurrent use.
 type Spawner interface {
-	// Spawn starts a keeper and returns at once. If it fails, nothing runs.
+	// Spawn starts a keeper and returns at once. If it fails, no process is left.
 	Spawn(ctx context.Context, s Spawn) (Spawned, error)
 }
 
-// Direct is a Spawner whose keepers are children of this process, in its cgroup. It must not be
-// copied after its first use.
+// Direct is a Spawner whose keepers are children of this process, in this process's cgroup. It must
+// not be copied after first use.
 type Direct struct {
 	mu       sync.Mutex
-	children []*os.Process // guarded by mu; their end was not waited for yet
+	children []*os.Process // guarded by mu; not yet waited for
 }
 
 var _ Spawner = (*Direct)(nil)
 
-// Spawn starts a keeper. The caller may still move it to a cgroup: it waits for its spec.
+// Spawn starts a keeper. The keeper waits for its spec, so the caller may still move it to a
+// cgroup.
 func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
 		Dir: "/", Env: append(keeperEnvironment(), user(s.User)...), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
@@ -89,7 +89,8 @@ func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	return Spawned{PID: int32(child.Pid)}, nil //nolint:gosec // a pid
 }
 
-// Reap removes keepers that have ended from the process table. It never waits for others.
+// Reap waits for the keepers that have ended, so that they leave the process table. It never
+// blocks.
 func (d *Direct) Reap() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,7 +100,7 @@ func (d *Direct) Reap() {
 			return unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		})
 		if err == nil && info.Signo == 0 {
-			return false // it runs
+			return false // it still runs
 		}
 		_, _ = child.Wait() // at once; how it ended says nothing about the engine
 		return true

@@ -7,15 +7,15 @@ import (
 	"github.com/bursar/bursar/agent/unit"
 )
 
-// ByUnit is a Spawner that asks systemd for a service for each keeper. Every engine has a cgroup
-// of its own there, so that it goes on when the agent's service ends.
+// ByUnit is a Spawner that makes systemd start a service for each keeper. So every engine has a
+// cgroup of its own and runs on when the agent's service ends.
 type ByUnit struct {
 	Units *unit.Units
 }
 
 var _ Spawner = ByUnit{}
 
-// Spawn starts a service. Systemd 252 starts none as a user without an account: such a keeper
+// Spawn starts a service. systemd 252 starts no service as a user without an account: such a keeper
 // starts as root and becomes its user itself.
 func (b ByUnit) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
 	service := unit.Service{

@@ -11,8 +11,9 @@
 //   - The chain of parents leads to the root, or to a process that was proven before. A parent is
 //     no younger than its child: if it is, it has only reused the pid of the real parent. The
 //     caller, which measures the engine, passes in the descendants that it saw
-//     (Engine.Descendants): so Stop finds processes that have left the tree and the session since. If the engine has a
-//     reaper (Engine.Reaper), the chain leads to the reaper, even if most of the tree has ended.
+//     (Engine.Descendants): so Stop finds processes that have left the tree and the session since.
+//     If the engine has a reaper (Engine.Reaper), the chain leads to the reaper, even if most of
+//     the tree has ended.
 //   - The process is in the session that the root leads, and started while that session existed:
 //     not before the root, and not after the root or another process of the session was last seen
 //     (Engine.LastAlive). A process can only enter a session at its birth. The kernel can reuse the
