@@ -5,33 +5,34 @@ import (
 	"fmt"
 )
 
-// MemoryStat is what is used of a cgroup's memory.stat, in bytes, children included.
+// MemoryStat holds the used figures of a cgroup's memory.stat, in bytes, children included.
 type MemoryStat struct {
-	// File is page cache that can be dropped or written back: the lists of active and inactive
-	// file pages. Pages of tmpfs and shared memory are on the lists of anonymous pages, locked
-	// ones on the list of unevictable pages.
+	// File is page cache that the kernel can drop or write back: the lists of active and inactive
+	// file pages. Pages of tmpfs and shared memory are on the lists of anonymous pages; locked
+	// pages are on the list of unevictable pages.
 	File int64
-	// Pinned is anonymous and shared memory, and what is locked.
+	// Pinned is anonymous, shared and locked memory.
 	Pinned int64
-	// Kernel is memory of the kernel's that is held for the cgroup and cannot be taken back:
-	// stacks, page tables, sockets, …; Slab is the part that can be (caches of names and inodes).
-	// Version 1 does not tell: both 0.
+	// Kernel is kernel memory of the cgroup that cannot be reclaimed: stacks, page tables, sockets,
+	// … Slab is the reclaimable kernel memory (caches of names and inodes). Version 1 has neither
+	// figure: both are 0.
 	Kernel, Slab int64
-	// Swapped is version 1's count of what is in swap; version 2 has a file of its own for that.
-	// SwapCached is the part of what is in swap that is in RAM too, and counted as pinned.
+	// Swapped is version 1's figure of memory in swap; version 2 has a separate file for it.
+	// SwapCached is the part of swapped memory that is also in RAM and counts as pinned.
 	Swapped, SwapCached int64
-	// Shared is the part of Pinned that is files in memory: tmpfs, memfd, System V, mapped or not.
+	// Shared is the part of Pinned in memory files: tmpfs, memfd, System V, mapped or not.
 	Shared int64
-	// Lazy is the part of File that is not page cache: anonymous memory that processes have given
-	// back with MADV_FREE and that is still there. A process that writes to it has it back at once.
+	// Lazy is the part of File that is not page cache: anonymous memory that processes have
+	// released with MADV_FREE and that the kernel has not reclaimed yet. A write to it makes it a
+	// process's own again.
 	Lazy int64
 	// Mapped is the part of File that processes have mapped.
 	Mapped int64
-	// Huge is memory for huge pages. It is charged only if the file system was mounted with
+	// Huge is memory in huge pages. The kernel charges it only if the file system was mounted with
 	// memory_hugetlb_accounting.
 	Huge int64
 	// Limit is version 1's hierarchical_memory_limit: the lowest limit of all ancestors, also of
-	// those that no mount shows. 0: none.
+	// those that no mount shows. 0 means none.
 	Limit int64
 }
 
@@ -39,19 +40,19 @@ type MemoryStat struct {
 type memoryStatLines struct {
 	MemoryStat
 
-	// lists is how many of the five page lists were there.
+	// lists is the number of the five page lists that were read.
 	lists int
-	// total is all of the kernel's memory, haveTotal since Linux 5.18; parts are the parts of it
-	// that older kernels tell, and compressed is the part in which zswap keeps what is in swap,
-	// and counted as swapped already.
+	// total is all kernel memory; the kernel has it since Linux 5.18 (haveTotal). parts is the sum
+	// of the parts that older kernels have. compressed is the part that holds zswap's pages, which
+	// count as swapped already.
 	total, parts, compressed int64
 	haveTotal                bool
-	// cache is what page cache and shared memory hold together; haveCache: it is told.
+	// cache is page cache plus shared memory; haveCache is set if it was read.
 	cache     int64
 	haveCache bool
 }
 
-// line returns the field for the figure of a line; nil: there is none.
+// line returns the field for the figure of a line; nil if there is none.
 func (l *memoryStatLines) line(name string) *int64 {
 	switch name {
 	case "inactive_file", "active_file":
@@ -91,11 +92,11 @@ func (l *memoryStatLines) line(name string) *int64 {
 	}
 }
 
-// hierarchicalLimit is the one line of version 1 that counts without the prefix "total_".
+// hierarchicalLimit is the only used line of version 1 without the prefix "total_".
 const hierarchicalLimit = "hierarchical_memory_limit"
 
 // ParseMemoryStat parses memory.stat of either version. It fails if the page lists are missing:
-// without them it is not known what can be taken back.
+// without them, reclaimable memory is unknown.
 func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 	var lines memoryStatLines
 	prefix := []byte("total_")
@@ -108,7 +109,7 @@ func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 			return MemoryStat{}, fmt.Errorf("%w memory.stat line %q", ErrMalformed, line)
 		}
 		if v1 && string(name) != hierarchicalLimit {
-			// Without the prefix version 1 gives the figures of the cgroup without its children.
+			// In version 1, figures without the prefix exclude the cgroup's children.
 			if name, found = bytes.CutPrefix(name, prefix); !found {
 				continue
 			}
@@ -134,16 +135,16 @@ func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 	}
 	lines.Kernel = Add(lines.Kernel, lines.parts)
 	if lines.haveCache {
-		// The pages that MADV_FREE gives back go to the list of inactive file pages, and are no
-		// page cache. The swap cache is in neither.
+		// Pages that MADV_FREE releases go to the list of inactive file pages, but they are no page
+		// cache. The swap cache is in neither figure.
 		lines.Lazy = min(lines.File, max(0, Add(lines.File, lines.Shared)-lines.cache))
 	}
 	return lines.MemoryStat, nil
 }
 
-// Unreclaimable is what the kernel cannot take back without swapping. The counters lag a little
-// behind the charge, so that it errs low.
+// Unreclaimable returns the memory that the kernel cannot reclaim without swap. The counters lag a
+// little behind the charge, so it errs low.
 func (s MemoryStat) Unreclaimable() int64 { return Add(s.Pinned, s.Kernel) }
 
-// Held is the part of the usage that is not known to be reclaimable; it errs high.
+// Held returns the part of the usage that is not known to be reclaimable. It errs high.
 func (s MemoryStat) Held(usage int64) int64 { return max(0, usage-Add(s.File, s.Slab)) }

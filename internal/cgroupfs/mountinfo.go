@@ -9,23 +9,24 @@ import (
 	"strings"
 )
 
-// ErrMalformed says that a file of the kernel is not as its manual says.
+// ErrMalformed says that a kernel file does not have its documented format.
 var ErrMalformed = errors.New("malformed")
 
-// MountInfo is what this project uses of one line of /proc/PID/mountinfo.
+// MountInfo holds the fields of a line of /proc/PID/mountinfo that this project uses.
 type MountInfo struct {
-	// Root is the folder of the file system that is seen at Point. Both are unescaped, and need
+	// Root is the folder of the file system that is mounted at Point. Both are unescaped, and need
 	// not be absolute paths.
 	Root, Point string
-	// Type is the file system's: "cgroup2", "ext4".
+	// Type is the type of the file system: "cgroup2", "ext4".
 	Type string
-	// Options are the mount's, SuperOptions the file system's, both separated by commas.
+	// Options are the options of the mount, SuperOptions the options of the file system. Both are
+	// separated by commas.
 	Options, SuperOptions string
 }
 
 // MountInfos goes through a /proc/PID/mountinfo (proc_pid_mountinfo(5)), line by line: ID PARENT
-// DEVICE ROOT POINT OPTIONS [FIELD…] - TYPE SOURCE OPTIONS. ErrMalformed: a line cannot be read;
-// the next ones may.
+// DEVICE ROOT POINT OPTIONS [FIELD…] - TYPE SOURCE OPTIONS. ErrMalformed: this line cannot be
+// parsed; later lines may be valid.
 func MountInfos(data []byte) iter.Seq2[MountInfo, error] {
 	return func(yield func(MountInfo, error) bool) {
 		for line := range bytes.Lines(data) {

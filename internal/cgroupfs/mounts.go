@@ -12,22 +12,22 @@ import (
 	"syscall"
 )
 
-// Unified stands for the hierarchy of version 2 if a controller's name is wanted.
+// Unified is the name for the hierarchy of version 2 in place of a controller's name.
 const Unified = ""
 
 // Memory is the controller that accounts for memory.
 const Memory = "memory"
 
-// Mount is one place at which a hierarchy is mounted.
+// Mount is one mount of a hierarchy.
 type Mount struct {
-	// Root is the cgroup that is seen at Point.
+	// Root is the cgroup that is mounted at Point.
 	Root, Point string
 	// Controllers of a version 1 hierarchy, with its other options; nil for version 2.
 	Controllers []string
 }
 
-// Carries reports whether the mount is of the controller's version 1 hierarchy, or for Unified of
-// the unified one.
+// Carries reports whether the mount is of the controller's version 1 hierarchy, or, for Unified, of
+// the unified hierarchy.
 func (m Mount) Carries(controller string) bool {
 	if controller == Unified {
 		return m.Controllers == nil
@@ -35,8 +35,8 @@ func (m Mount) Carries(controller string) bool {
 	return slices.Contains(m.Controllers, controller)
 }
 
-// ParseMounts finds the mounts of cgroup hierarchies in /proc/PID/mountinfo, without those that
-// another mount on the same point hides. ErrMalformed: a line cannot be read.
+// ParseMounts finds the mounts of cgroup hierarchies in /proc/PID/mountinfo. It omits a mount that
+// another mount on the same point hides. ErrMalformed: a line cannot be parsed.
 func ParseMounts(data []byte) ([]Mount, error) {
 	var mounts []Mount
 	for info, err := range MountInfos(data) {
@@ -62,10 +62,10 @@ func ParseMounts(data []byte) ([]Mount, error) {
 
 // Hierarchies are the cgroup mounts of the machine.
 type Hierarchies struct {
-	// Top is the folder below which the mount points are.
+	// Top is the folder that contains the mount points.
 	Top    string
 	Mounts []Mount
-	// Stat fails if there is no such folder (see Absent). Default: this machine's.
+	// Stat fails if there is no such folder (see Absent). The default reads this machine.
 	Stat func(directory string) error
 }
 
@@ -74,8 +74,8 @@ func (h Hierarchies) Has(controller string) bool {
 	return slices.ContainsFunc(h.Mounts, func(m Mount) bool { return slices.Contains(m.Controllers, controller) })
 }
 
-// MemoryController is the controller whose cgroups memory is accounted in: that of version 1 if it
-// is mounted, else Unified.
+// MemoryController returns the hierarchy that accounts for memory: Memory if version 1's controller
+// is mounted, otherwise Unified.
 func (h Hierarchies) MemoryController() string {
 	if h.Has(Memory) {
 		return Memory
@@ -84,8 +84,8 @@ func (h Hierarchies) MemoryController() string {
 }
 
 // Find returns the place of the named cgroup in the controller's version 1 hierarchy, or in the
-// unified one. If several mounts show it, the one that shows most of its ancestors; of these the
-// last, which none of the others was mounted over. fs.ErrNotExist: no mount shows it.
+// unified one. If several mounts show it, Find takes the one with most of its ancestors, and of
+// these the last, which no other mount covers. fs.ErrNotExist: no mount shows it.
 func (h Hierarchies) Find(controller, name string) (Place, error) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
@@ -114,8 +114,8 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 	return best, nil
 }
 
-// Widest returns what the widest mount of the hierarchy shows, whatever its name; false: there is
-// no mount. It chooses between mounts as Find does.
+// Widest returns the root of the widest mount of the hierarchy; false if there is no mount. It
+// chooses between mounts as Find does.
 func (h Hierarchies) Widest(controller string) (Place, bool) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
@@ -127,8 +127,9 @@ func (h Hierarchies) Widest(controller string) (Place, bool) {
 	return best, found
 }
 
-// lessWide reports whether a mount with this root shows less than one with another: what begins
-// outside of this process's cgroup namespace has no cgroups that can be named.
+// lessWide reports whether a mount with the root root shows less than a mount with the root other.
+// A mount whose root is outside of this process's cgroup namespace has no cgroups that can be
+// named.
 func lessWide(root, other string) bool {
 	if outside := strings.HasPrefix(root, "/.."); outside != strings.HasPrefix(other, "/..") {
 		return outside
@@ -137,8 +138,8 @@ func lessWide(root, other string) bool {
 }
 
 // Own is Find for the cgroup of this process, which exists. In a container without a cgroup
-// namespace its name is the machine's while the mount shows only the container's part: then it is
-// what the mount shows.
+// namespace, its name is from the machine, but the mount shows only the container's part. Then Own
+// returns the root of the mount.
 func (h Hierarchies) Own(controller, name string) (Place, error) {
 	at, err := h.Find(controller, name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -162,9 +163,9 @@ func (h Hierarchies) stat(directory string) error {
 	return err //nolint:wrapcheck // it names the folder
 }
 
-// Absent reports whether the error means that the thing is not there (any more): no such file, a
-// process that ended between open and read (ESRCH), a cgroup that was removed while it was read
-// (ENODEV).
+// Absent reports whether the error means that a file or process does not exist (any more): no such
+// file, a process that ended between open and read (ESRCH), or a cgroup that was removed during the
+// read (ENODEV).
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
 }

@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 )
 
-// Namespace tells the namespaces of one kind apart within a boot: it names the kind and the number
-// of one, "pid:[4026531836]". The errors are those of os.Readlink.
+// Namespace returns the kind and number of a process's namespace, such as "pid:[4026531836]". The
+// number is unique within a boot. The errors are those of os.Readlink.
 func Namespace(process, kind string) (string, error) {
 	return os.Readlink(filepath.Join(process, "ns", kind)) //nolint:wrapcheck // it names the file
 }
 
 // OtherNamespace reports whether a process is in another namespace of a kind ("pid", "cgroup",
-// "time", "user") than this one. Both are named by their folders in a process table. If this
-// process has no such namespace, the kernel has none, and no process is in another. The error says
-// why the other process cannot be looked at.
+// "time", "user") than this process. own and process are their folders in a process table. If this
+// process has no such namespace, the kernel has none, and the result is false. The error says why
+// the other process cannot be read.
 func OtherNamespace(own, process, kind string) (bool, error) {
 	mine, err := Namespace(own, kind)
 	if err != nil {

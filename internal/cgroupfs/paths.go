@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Paths are a process's cgroups by controller; the key Unified has that of version 2.
+// Paths are a process's cgroups by controller. The key Unified has the cgroup of version 2.
 type Paths map[string]string
 
 // ParsePaths parses /proc/PID/cgroup (cgroups(7)): one line "number:controllers:path" for each
@@ -25,8 +25,8 @@ func ParsePaths(data []byte) (Paths, error) {
 		if !found || !path.IsAbs(name) {
 			return nil, fmt.Errorf("%w cgroup line %q", ErrMalformed, line)
 		}
-		// The kernel says so of a cgroup that was removed while the process, a zombie, was still
-		// in it.
+		// The kernel adds this suffix if the cgroup was removed while the process, a zombie, was
+		// still in it.
 		name = strings.TrimSuffix(name, " (deleted)")
 		if number == "0" && controllers == "" {
 			paths[Unified] = name
@@ -39,7 +39,7 @@ func ParsePaths(data []byte) (Paths, error) {
 	return paths, nil
 }
 
-// Of is the cgroup in the hierarchy of a controller; "/" if the process is in none there.
+// Of returns the cgroup in the hierarchy of a controller; "/" if the process has none there.
 func (p Paths) Of(controller string) string {
 	if name, is := p[controller]; is {
 		return name
@@ -47,22 +47,22 @@ func (p Paths) Of(controller string) string {
 	return "/"
 }
 
-// Place is a cgroup as the file system shows it.
+// Place is the location of a cgroup in the file system.
 type Place struct {
-	// Point is the directory of the mount, Root the cgroup seen there, Name the path of this
-	// cgroup below it ("/" for itself).
+	// Point is the directory of the mount. Root is the cgroup mounted there. Name is the path of
+	// this cgroup below Root ("/" for Root itself).
 	Point, Root, Name string
-	// V1: it is of a version 1 hierarchy.
+	// V1 is set for a version 1 hierarchy.
 	V1 bool
 }
 
-// Directory has the cgroup's files.
+// Directory returns the directory with the cgroup's files.
 func (p Place) Directory() string { return filepath.Join(p.Point, p.Name) }
 
-// Cgroup is its path in the hierarchy.
+// Cgroup returns the cgroup's path in the hierarchy.
 func (p Place) Cgroup() string { return path.Join(p.Root, p.Name) }
 
-// Ancestry returns the place and all above it that the mount shows.
+// Ancestry returns the place and all its ancestors that the mount shows.
 func (p Place) Ancestry() []Place {
 	levels := []Place{p}
 	for p.Name != "/" {
@@ -72,8 +72,8 @@ func (p Place) Ancestry() []Place {
 	return levels
 }
 
-// Within returns the part of name below root. A root outside of this process's cgroup namespace is
-// shown as "/..": what is below it cannot be named from here.
+// Within returns the part of name below root. The kernel shows a root outside of this process's
+// cgroup namespace as "/.."; cgroups below such a root cannot be named from here.
 func Within(root, name string) (string, bool) {
 	if strings.HasPrefix(root, "/..") || strings.HasPrefix(name, "/..") {
 		return "", false

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// UnlimitedV1 and everything above it is version 1's way to say "max": the highest multiple of the
-// page size below 2^63.
+// UnlimitedV1 and all higher values mean "max" in version 1, which shows the highest multiple of
+// the page size below 2^63.
 const UnlimitedV1 = 1 << 60
 
-// Number parses a file that holds a single unsigned number. A number above the range of int64
-// becomes its end. ErrMalformed: the file holds something else.
+// Number parses a file with a single unsigned number. A number above math.MaxInt64 becomes
+// math.MaxInt64. ErrMalformed: the file has other content.
 func Number(data []byte) (int64, error) {
 	value, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 64)
 	if err != nil {
@@ -21,8 +21,8 @@ func Number(data []byte) (int64, error) {
 	return int64(min(value, math.MaxInt64)), nil
 }
 
-// ParseMemoryMax parses memory.max or memory.high of version 2, or memory.limit_in_bytes of
-// version 1. Not limited: false.
+// ParseMemoryMax parses memory.max or memory.high of version 2, or memory.limit_in_bytes of version
+// 1. It returns false if there is no limit.
 func ParseMemoryMax(data []byte) (int64, bool, error) {
 	if string(bytes.TrimSpace(data)) == "max" {
 		return 0, false, nil
@@ -32,7 +32,7 @@ func ParseMemoryMax(data []byte) (int64, bool, error) {
 }
 
 // ParseCPUMax parses cpu.max of version 2, "max 100000" or "50000 100000", as thousandths of a
-// core. Not limited: false.
+// core. It returns false if there is no limit.
 func ParseCPUMax(data []byte) (int64, bool, error) {
 	quota, period, found := bytes.Cut(bytes.TrimSpace(data), []byte(" "))
 	if !found {
@@ -44,7 +44,7 @@ func ParseCPUMax(data []byte) (int64, bool, error) {
 	return CPUShare(quota, period)
 }
 
-// CPUShare divides a quota by its period, both in microseconds. Version 1 says -1 for "max".
+// CPUShare divides a quota by its period, both in microseconds. Version 1 has -1 for "max".
 func CPUShare(quota, period []byte) (int64, bool, error) {
 	if string(bytes.TrimSpace(quota)) == "-1" {
 		return 0, false, nil
@@ -63,7 +63,7 @@ func CPUShare(quota, period []byte) (int64, bool, error) {
 	return q * 1000 / p, true, nil
 }
 
-// Add is a sum that stays at the end of its range.
+// Add returns a + b, and math.MaxInt64 or math.MinInt64 on overflow.
 func Add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walk is one pass over the processes in cgroups and below them. A user who may make cgroups can
-// make as many as they like, one in the other. So a walk is bounded by their number, by their
-// depth, and maybe by time.
+// Walk is one pass over the processes in and below cgroups. A user who may make cgroups can nest
+// any number of them. So the number of cgroups, their depth and, optionally, the time bound a walk.
 type Walk struct {
-	// Read reads a file, Children lists the names of the cgroups below the one that has this
+	// Read reads a file. Children lists the names of the cgroups below the cgroup in this
 	// directory.
 	Read     func(file string) ([]byte, error)
 	Children func(directory string) ([]string, error)
-	// Left is how many more may be looked at below the present cgroup, Deepest how far down.
+	// Left is the number of cgroups that may still be read below the first one. Deepest is the
+	// greatest depth.
 	Left, Deepest int
-	// Late reports whether the walk must stop. nil: it never must.
+	// Late reports whether the walk must stop. Nil means that no time bounds it.
 	Late func() bool
 
-	depth int // of the present one
+	depth int // of the current cgroup
 }
 
-// next reports whether one more may be looked at.
+// next reports whether the walk may read one more cgroup.
 func (w *Walk) next() bool {
 	if w.Left <= 0 || w.depth > w.Deepest || w.Late != nil && w.Late() {
 		return false
@@ -35,9 +35,9 @@ func (w *Walk) next() bool {
 	return true
 }
 
-// Members adds the processes in a cgroup and all below it. It reports whether it has looked at all
-// of them. The errors are those of Read and Children, and ErrMalformed; what is gone (see Absent)
-// is one for the first cgroup only.
+// Members appends the processes in and below a cgroup to to. It reports whether it has read all of
+// the cgroups. The errors are those of Read and Children, and ErrMalformed. A cgroup that is gone
+// (see Absent) is an error only if it is the first one.
 func (w *Walk) Members(directory string, to []int32) (pids []int32, all bool, err error) {
 	file := filepath.Join(directory, "cgroup.procs")
 	data, err := w.Read(file)
@@ -56,7 +56,7 @@ func (w *Walk) Members(directory string, to []int32) (pids []int32, all bool, er
 		to = append(to, int32(pid))
 	}
 	children, err := w.Children(directory)
-	if err != nil && !Absent(err) { // one that is gone has none below it
+	if err != nil && !Absent(err) { // a cgroup that is gone has no children
 		return to, false, err
 	}
 	all = true
@@ -71,13 +71,14 @@ func (w *Walk) Members(directory string, to []int32) (pids []int32, all bool, er
 		if err != nil && !Absent(err) {
 			return to, false, err
 		}
-		all = all && (whole || err != nil) // one that is gone has no members
+		all = all && (whole || err != nil) // a cgroup that is gone has no members
 	}
 	return to, all, nil
 }
 
-// Children lists a cgroup's children. Most have none, which the link count of the directory tells
-// without a listing: it is 2 and one for each of them. The errors are those of os.ReadDir.
+// Children lists a cgroup's children. Most cgroups have none, and the link count of the directory
+// shows this without a listing: it is 2 plus the number of children. The errors are those of
+// os.ReadDir.
 func Children(directory string) ([]string, error) {
 	if links, known := linkCount(directory); known && links == 2 {
 		return nil, nil
@@ -95,7 +96,7 @@ func Children(directory string) ([]string, error) {
 	return names, nil
 }
 
-// linkCount is the number of links of a directory; false if it cannot be told.
+// linkCount returns the number of links of a directory; false if it is unknown.
 func linkCount(directory string) (uint64, bool) {
 	var status unix.Stat_t
 	if err := unix.Stat(directory, &status); err != nil {

@@ -26,8 +26,9 @@ type group struct {
 	members []string
 }
 
-// NamedWhole is Named with all groups that the name service gives the account, as initgroups(3)
-// does. If the name service does not answer, the error says so, also for an account of the file.
+// NamedWhole is Named with all groups that the name service gives the account, as with
+// initgroups(3). If the name service does not answer, NamedWhole fails, also for an account of the
+// file.
 func (u Users) NamedWhole(ctx context.Context, name string) (User, error) {
 	found, err := u.find(ctx, byName(name))
 	if err != nil {
@@ -37,9 +38,9 @@ func (u Users) NamedWhole(ctx context.Context, name string) (User, error) {
 	return found, err
 }
 
-// GIDsOf returns the gids of a group's name: those of the file, otherwise the name service's.
+// GIDsOf returns the gids of a group's name, from the file or otherwise from the name service.
 // Digits are a name like any other, never a gid; only the file can have such a name. ErrNoGroup:
-// there is none.
+// there is no such group.
 func (u Users) GIDsOf(ctx context.Context, name string) ([]uint32, error) {
 	unknown := fmt.Errorf("group %q: %w", name, ErrNoGroup)
 	lines, err := u.groupFile()
@@ -49,7 +50,7 @@ func (u Users) GIDsOf(ctx context.Context, name string) ([]uint32, error) {
 	if gids := gidsOf(lines, func(g group) bool { return g.name == name }); len(gids) > 0 {
 		return gids, nil
 	}
-	// getent takes what strtoul(3) reads as a number for a gid.
+	// getent takes every text that strtoul(3) can parse as a gid.
 	if strings.Trim(name, " \t") != name || name == "" || strings.ContainsAny(name[:1], "0123456789+-") || strings.ContainsAny(name, ":\n\x00") {
 		return nil, unknown
 	}
@@ -63,15 +64,15 @@ func (u Users) GIDsOf(ctx context.Context, name string) ([]uint32, error) {
 	if lines, err = parseGroups(bytes.NewReader(out)); err != nil {
 		return nil, fmt.Errorf("look up group %q: %w", name, err)
 	}
-	// The name service may write the name otherwise: in other letters, or with its domain.
+	// The name service may spell the name differently: in another case, or with its domain.
 	if gids := gidsOf(lines, func(group) bool { return true }); len(gids) > 0 {
 		return gids, nil
 	}
 	return nil, unknown
 }
 
-// GroupNames returns the names of an account's groups. nameless are those of its gids for which
-// nobody knows a name. A name with spaces may be returned in parts and whole.
+// GroupNames returns the names of an account's groups. nameless are its gids without a known name.
+// A name with spaces may be returned in parts and whole.
 func (u Users) GroupNames(ctx context.Context, user User) (names []string, nameless []uint32, err error) {
 	lines, err := u.groupFile()
 	if err != nil {
@@ -91,7 +92,7 @@ func (u Users) GroupNames(ctx context.Context, user User) (names []string, namel
 	if len(nameless) == 0 {
 		return names, nil, nil
 	}
-	// It prints the number of a group without a name, and then ends with 1.
+	// For a group without a name, id prints the number and exits with 1.
 	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-Gn", "--", user.Name)
 	if errors.Is(err, os.ErrNotExist) {
 		return names, nameless, nil
@@ -107,11 +108,11 @@ func (u Users) GroupNames(ctx context.Context, user User) (names []string, namel
 	return append(names, parts(words)...), nameless, nil
 }
 
-// maxWords is how many words of a group's name are put together.
+// maxWords is the most words that parts joins to one name.
 const maxWords = 4
 
-// parts are the texts of one word and more that follow each other: which of them are names, nobody
-// can tell.
+// parts returns all texts of one to maxWords adjacent words. The output does not show which of them
+// are names.
 func parts(words []string) (texts []string) {
 	for i := range words {
 		for n := 1; n <= maxWords && i+n <= len(words); n++ {

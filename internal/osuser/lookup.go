@@ -20,71 +20,74 @@ import (
 )
 
 const (
-	// lookupTimeout bounds a lookup in a directory of users that does not answer.
+	// lookupTimeout bounds a lookup if the directory of users does not answer.
 	lookupTimeout = 5 * time.Second
-	// maxLookup bounds what is read of an answer, in bytes: a user may be in some thousand groups.
+	// maxLookup bounds the part of an answer that is read, in bytes: a user may be in some thousand
+	// groups.
 	maxLookup = 256 << 10
 	// notFound is the exit code of getent if there is no such key.
 	notFound = 2
-	// idNotFound is that of id if there is no such user.
+	// idNotFound is the exit code of id if there is no such user.
 	idNotFound = 1
 	// Defaults for users whose line leaves them out.
 	defaultShell = "/bin/sh"
 	defaultHome  = "/"
-	// path is what the programs get as PATH.
+	// path is the PATH of the programs.
 	path = "PATH=/usr/local/bin:/usr/bin:/bin"
 )
 
-// Users knows the accounts of this machine: those of its files, and what else its name service has
-// (LDAP, for example), which only the C library can ask: getent(1) and id(1) do that, run without
-// a shell. The zero value is ready to use, by several goroutines.
+// Users finds the accounts of this machine: in its files, and in other sources of its name service,
+// such as LDAP. Only the C library can query these, so Users runs getent(1) and id(1), without a
+// shell. The zero value is ready to use and safe for concurrent use.
 type Users struct {
-	// Passwd and Group are the files; default /etc/passwd and /etc/group.
+	// Passwd and Group are the files; the defaults are /etc/passwd and /etc/group.
 	Passwd, Group string
-	// Getent and ID are the programs; default /usr/bin/getent and /usr/bin/id. If one is missing,
-	// only the files are used.
+	// Getent and ID are the programs; the defaults are /usr/bin/getent and /usr/bin/id. If one is
+	// missing, Users reads only the files.
 	Getent, ID string
-	// Pace bounds how often the programs are run to find a user; nil: not at all.
+	// Pace is the rate limit of the programs that find a user; nil means no limit.
 	Pace *rate.Limiter
-	// Slots has room for as many of the programs as may run at a time: each is a process and a
-	// thread for seconds if a directory of users does not answer. Nil: any number.
+	// Slots bounds the programs that run at a time by its capacity. If a directory of users does
+	// not answer, each takes a process and a thread for seconds. Nil means no bound.
 	Slots chan struct{}
-	// Silence remembers that the name service does not answer; nil: each account waits anew.
+	// Silence remembers that the name service does not answer; nil means that each lookup waits
+	// anew.
 	Silence *Silence
 }
 
 var errPace = errors.New("users are looked up too often")
 
 // Named returns the account of a name. Digits are a name like any other, never a uid. ErrNoUser:
-// there is none, or the name service has it under another name, such as one in other letters.
+// there is no such account, or the name service spells its name differently, such as in another
+// case.
 func (u Users) Named(ctx context.Context, name string) (User, error) {
 	return u.withGroups(ctx, byName(name))
 }
 
-// OfUID returns the account of a uid. ErrNoUser: there is none.
+// OfUID returns the account of a uid. ErrNoUser: there is no such account.
 func (u Users) OfUID(ctx context.Context, uid uint32) (User, error) {
 	return u.withGroups(ctx, byUID(uid))
 }
 
-// UIDOf returns the uid of a name. ErrNoUser: there is none.
+// UIDOf returns the uid of a name. ErrNoUser: there is no such account.
 func (u Users) UIDOf(ctx context.Context, name string) (uint32, error) {
 	found, err := u.find(ctx, byName(name))
 	return found.UID, err
 }
 
-// NameOf returns the name of a uid. ErrNoUser: there is none.
+// NameOf returns the name of a uid. ErrNoUser: there is no such account.
 func (u Users) NameOf(ctx context.Context, uid uint32) (string, error) {
 	found, err := u.find(ctx, byUID(uid))
 	return found.Name, err
 }
 
-// NameOfFile is NameOf for those that are in the file: it never takes long.
+// NameOfFile is NameOf for the accounts in the file. It never takes long.
 func (u Users) NameOfFile(uid uint32) (string, error) {
 	found, err := u.findInFile(byUID(uid))
 	return found.Name, err
 }
 
-// key names an account for a lookup: by its name, or by its uid if byUID.
+// key identifies an account for a lookup: by its uid if byUID is set, otherwise by its name.
 type key struct {
 	name  string
 	uid   uint32
@@ -101,7 +104,7 @@ func (k key) String() string {
 	return strconv.Quote(k.name)
 }
 
-// is reports whether an account is the one that was looked for.
+// is reports whether an account matches the key.
 func (k key) is(found User) bool {
 	return k.byUID && found.UID == k.uid || !k.byUID && found.Name == k.name
 }
@@ -121,8 +124,8 @@ func (u Users) withGroups(ctx context.Context, k key) (User, error) {
 	return found, err
 }
 
-// groupsOfLocal are the groups of an account of the file. A directory of users may add some. If it
-// does not answer, the account does without these: a directory that hangs stops no local user.
+// groupsOfLocal returns the groups of an account of the file. A directory of users may add some. If
+// it does not answer, they are left out: a directory that hangs blocks no local user.
 func (u Users) groupsOfLocal(ctx context.Context, user User) ([]uint32, error) {
 	if u.Silence.lasts() {
 		return u.groupsOfFile(user)
@@ -137,9 +140,9 @@ func (u Users) groupsOfLocal(ctx context.Context, user User) ([]uint32, error) {
 	return u.groupsOfFile(user)
 }
 
-// Self is the account of this process, for machines that know no such user.
+// Self returns the account of this process, for machines without an entry for it.
 func Self() User {
-	groups, _ := os.Getgroups() // without a change of user a process keeps them anyway
+	groups, _ := os.Getgroups() // a process that does not change its user keeps its groups anyway
 	user := User{
 		Name: strconv.Itoa(os.Geteuid()), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: defaultHome, Shell: defaultShell, //nolint:gosec // ids
 	}
@@ -150,12 +153,12 @@ func Self() User {
 	return user
 }
 
-// Nameless is a user without an account.
+// Nameless returns a user without an account.
 func Nameless(name string, uid, gid uint32) User {
 	return User{Name: name, UID: uid, GID: gid, Groups: []uint32{gid}, Home: defaultHome, Shell: defaultShell, Accountless: true}
 }
 
-// find reads the file first: a user who is there needs no program, and cannot be slow to find.
+// find reads the file first: a user of the file needs no program, and is found fast.
 func (u Users) find(ctx context.Context, k key) (User, error) {
 	if !k.byUID && (k.name == "" || strings.HasPrefix(k.name, "-") || strings.ContainsAny(k.name, ":\n\x00")) {
 		return User{}, k.unknown()
@@ -171,7 +174,7 @@ func (u Users) find(ctx context.Context, k key) (User, error) {
 	case k.byUID:
 		asked = strconv.FormatUint(uint64(k.uid), 10)
 	case isDigits(k.name):
-		// getent takes digits for a uid, id takes them for a name first.
+		// getent reads digits as a uid; id tries them as a name first.
 		uid, err := u.uidOfDigits(ctx, k)
 		if err != nil {
 			return User{}, err
@@ -185,14 +188,15 @@ func (u Users) find(ctx context.Context, k key) (User, error) {
 	if err != nil {
 		return User{}, fmt.Errorf("look up user %s: %w", k, err)
 	}
-	// For other texts, such as " 7" or a name in other letters, getent finds another account.
+	// For some texts, such as " 7" or a name in another case, getent finds a different account.
 	if found, ok := findUser(bytes.NewReader(out), k); ok {
 		return found, nil
 	}
 	return User{}, k.unknown()
 }
 
-// uidOfDigits asks for a name of digits. If no account has it, the answer is the number itself.
+// uidOfDigits looks up a name of digits. If no account has this name, id answers with the number
+// itself.
 func (u Users) uidOfDigits(ctx context.Context, k key) (uint32, error) {
 	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-u", "--", k.name)
 	if exit, ok := errors.AsType[*command.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == idNotFound {
@@ -254,7 +258,7 @@ func parseUser(line string) (User, bool) {
 	}, true
 }
 
-// parseNumber refuses -1 too, which to the kernel means "as it is".
+// parseNumber also refuses -1, which means "unchanged" to the kernel.
 func parseNumber(text string) (uint32, error) {
 	number, err := strconv.ParseUint(text, 10, 32)
 	if err == nil && number == 1<<32-1 {
@@ -263,7 +267,7 @@ func parseNumber(text string) (uint32, error) {
 	return uint32(number), err //nolint:wrapcheck // bounded; nobody reads the error
 }
 
-// groups are all of a user's, its own first.
+// groups returns all groups of a user, the primary group first.
 func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
 	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -283,7 +287,7 @@ func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
 	return groups, nil
 }
 
-// groupsOfFile are those of /etc/group, the account's own first.
+// groupsOfFile returns the groups in /etc/group, the account's primary group first.
 func (u Users) groupsOfFile(user User) ([]uint32, error) {
 	groups := []uint32{user.GID}
 	lines, err := u.groupFile()
@@ -302,7 +306,8 @@ func appendNew(list []uint32, number uint32) []uint32 {
 	return append(list, number)
 }
 
-// query runs a program of the machine, which gets nothing of the agent's but its arguments.
+// query runs a program of the machine. The program gets only its arguments, not the agent's
+// environment.
 func (u Users) query(ctx context.Context, program string, args ...string) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

@@ -1,8 +1,7 @@
 // Package osuser finds the accounts of this machine: their ids, groups, home and shell. It reads
 // the files, and asks the name service with getent(1) and id(1), which use the C library.
 //
-// It does not say what an account may do. Its functions may be called by several goroutines at a
-// time.
+// It does not authorize accounts. Its functions are safe for concurrent use.
 package osuser
 
 import "errors"
@@ -11,12 +10,12 @@ import "errors"
 type User struct {
 	Name     string
 	UID, GID uint32
-	// Groups are all of its groups, GID too.
+	// Groups are all of its groups, GID included.
 	Groups      []uint32
 	Home, Shell string
-	// Accountless: the machine knows its uid by no name.
+	// Accountless is set if the machine has no name for the uid.
 	Accountless bool
 }
 
-// ErrNoUser says that the machine knows no such account.
+// ErrNoUser says that the machine has no such account.
 var ErrNoUser = errors.New("no such user")

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// maxDescriptors bounds how many open files of this machine are looked at for a socket.
+// maxDescriptors bounds the open files of this machine that Holder reads to find a socket.
 const maxDescriptors = 1 << 18
 
-// Holder returns a process that has the socket open, from the process table at proc. It looks
-// through the open files of all processes, which takes about 1 µs each. ErrNone: there is none, or
-// this process may not look into it.
+// Holder returns a process that has the socket open, from the process table at proc. It reads the
+// open files of all processes, which takes about 1 µs each. ErrNone: no process has it, or this
+// process may not read that process's files.
 func Holder(ctx context.Context, proc string, inode uint32) (pid int32, err error) {
 	processes, err := os.ReadDir(proc)
 	if err != nil {
@@ -32,7 +32,7 @@ func Holder(ctx context.Context, proc string, inode uint32) (pid int32, err erro
 		folder := filepath.Join(proc, process.Name(), "fd")
 		files, err := os.ReadDir(folder)
 		if err != nil {
-			continue // it has ended, or is not ours to look into
+			continue // it has ended, or we may not read its files
 		}
 		for _, file := range files {
 			if seen++; seen > maxDescriptors {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StillOpen refuses a connection that its peer has closed: its port can be another user's by now,
-// and that user's socket was found instead. As long as this end is open, the kernel gives nobody
-// else a connection with the same two ends.
+// StillOpen refuses a connection that its peer has closed: another user may have the port by now,
+// and the lookup may have found that user's socket. While this end is open, the kernel makes no
+// other connection with the same two ends.
 func StillOpen(conn net.Conn) error {
 	for {
 		around, ok := conn.(interface{ NetConn() net.Conn })
@@ -21,7 +21,7 @@ func StillOpen(conn net.Conn) error {
 		conn = around.NetConn()
 	}
 	if conn == nil {
-		return nil // the request came over no connection: a test's
+		return nil // a test's request without a connection
 	}
 	tcp, ok := conn.(syscall.Conn)
 	if !ok {

@@ -1,7 +1,7 @@
 // Package sockdiag asks the kernel for the owner of a TCP socket of this machine, or for the file
-// of a Unix socket, by one exact look-up over netlink (sock_diag(7)). A look-up takes the same few
-// microseconds however many connections there are; the tables of /proc/net have to be read from end
-// to end. It knows the network namespace of its own process. Any goroutine may call it.
+// of a Unix socket. It makes one exact lookup over netlink (sock_diag(7)). A lookup takes a few
+// microseconds for any number of connections, while the tables of /proc/net must be read from end
+// to end. It covers only the network namespace of its own process. It is safe for concurrent use.
 package sockdiag
 
 import (
@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone says that there is no established connection with these two ends that its process still
-// has.
+// ErrNone says that no process has an established connection with these two ends.
 var ErrNone = errors.New("no process of this machine has it")
 
 // DeniedError says that this process may not ask the kernel.
@@ -29,7 +28,7 @@ func (e *DeniedError) Error() string {
 
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// What <linux/sock_diag.h> and <linux/inet_diag.h> define, and package unix does not.
+// Constants of <linux/sock_diag.h> and <linux/inet_diag.h> that package unix lacks.
 const (
 	byFamily    = 20 // SOCK_DIAG_BY_FAMILY
 	established = 1  // TCP_ESTABLISHED
@@ -64,7 +63,7 @@ type answer struct {
 	Inode                             uint32
 }
 
-// Socket is what the kernel tells of a socket.
+// Socket holds the kernel's data about a socket.
 type Socket struct {
 	UID   uint32
 	Inode uint32
@@ -76,9 +75,9 @@ func Owner(local, remote netip.AddrPort) (uid uint32, err error) {
 	return found.UID, err
 }
 
-// Find returns the socket whose own end is local and whose other end is remote. If the connection
-// comes from this machine, that is the peer's socket for local = the peer's address and remote =
-// one's own. Errors: ErrNone, *DeniedError.
+// Find returns the socket with the own end local and the other end remote. To find the peer's
+// socket of a connection from this machine, pass the peer's address as local and one's own address
+// as remote. Errors: ErrNone, *DeniedError.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	asked := request{
 		Header:   unix.NlMsghdr{Len: uint32(binary.Size(request{})), Type: byFamily, Flags: unix.NLM_F_REQUEST}, //nolint:gosec // some 70 bytes
@@ -87,7 +86,7 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 		States:   1 << established,
 		ID:       socketID{Cookie: [2]uint32{noCookie, noCookie}},
 	}
-	// The kernel has sockets of IPv6 that speak IPv4 among those of IPv4.
+	// The kernel lists IPv6 sockets that speak IPv4 among the IPv4 sockets.
 	source, destination := local.Addr().Unmap(), remote.Addr().Unmap()
 	if source.Is4() != destination.Is4() {
 		return Socket{}, fmt.Errorf("%s and %s: want two addresses of one family", local, remote)
@@ -111,8 +110,8 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 	if err := decode(payload, &found); err != nil {
 		return Socket{}, err
 	}
-	// If there is no such connection, the kernel finds the listener of the port, or what is left
-	// of the connection. A socket that its process has closed has no inode, and 0 for a user.
+	// If there is no such connection, the kernel returns the listener of the port, or the remains
+	// of the connection. A socket that its process has closed has no inode, and the user 0.
 	at := found.end(found.ID.Source, found.ID.SourcePort)
 	if found.State != established || found.Inode == 0 || at != netip.AddrPortFrom(source, local.Port()) ||
 		found.end(found.ID.Destination, found.ID.DestinationPort) != netip.AddrPortFrom(destination, remote.Port()) {
@@ -129,8 +128,8 @@ func (a *answer) end(address [16]byte, port [2]byte) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(port[:]))
 }
 
-// exchange sends a request and returns the answer without its header. The kernel has queued it when
-// the request was taken.
+// exchange sends a request and returns the answer without its header. The kernel queues the answer
+// before the send returns.
 func exchange(message []byte) (*bytes.Reader, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What <linux/unix_diag.h> defines, and package unix does not.
+// Constants of <linux/unix_diag.h> that package unix lacks.
 const (
 	showFile = 1 << 1 // UDIAG_SHOW_VFS
 	fileAttr = 1      // UNIX_DIAG_VFS
@@ -38,8 +38,8 @@ type unixAnswer struct {
 	FileInode, FileDevice  uint32
 }
 
-// File returns the inode number of the file that a Unix socket is bound to, in the 32 bits that the
-// kernel tells of it. It makes no connection. Errors: ErrNone (the socket has no file),
+// File returns the inode number of the file to which a Unix socket is bound. The kernel gives only
+// its low 32 bits. File makes no connection. Errors: ErrNone (the socket has no file),
 // *DeniedError.
 func File(listener *net.UnixListener) (inode uint32, err error) {
 	own, err := socketInode(listener)
@@ -60,7 +60,7 @@ func File(listener *net.UnixListener) (inode uint32, err error) {
 	}
 	var found unixAnswer
 	if err := decode(payload, &found); err != nil || found.Inode != own || found.Attribute.Type != fileAttr {
-		return 0, ErrNone // without a file the answer is shorter, or has another attribute
+		return 0, ErrNone // without a file, the answer is shorter or has another attribute
 	}
 	return found.FileInode, nil
 }

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// UserName is the name of a socket's user, or the number of one that has none. If that number is
-// the name of another account, it is "uid:" and the number, which is nobody's name.
+// UserName returns the name of a socket's user, or the uid if the user has no name. If another
+// account has this number as its name, UserName returns "uid:" and the number, which is no
+// account's name.
 func UserName(uid uint32) string {
 	number := strconv.FormatUint(uint64(uid), 10)
 	return userName(number, user.LookupId, user.Lookup)
@@ -24,5 +25,5 @@ func userName(number string, byUID, byName func(string) (*user.User, error)) str
 	return uidPrefix + number
 }
 
-// uidPrefix begins the result of UserName if the number alone could be another account.
+// uidPrefix begins the result of UserName if the number alone could name another account.
 const uidPrefix = "uid:"

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// A name on the command line, and in everything that bursar prints, is written as it is, or in
-// double quotes if it would not be read back otherwise: see Name and CutName.
+// On the command line and in all output, bursar writes a name plainly, or in double quotes if it
+// could not be read back otherwise: see Name and CutName.
 
 // Name writes a name so that CutName reads it back with the same stops, and so that its ends and
-// all of its characters can be seen.
+// all of its characters are visible.
 func Name(name, stops string) string {
 	if plain(name, stops) {
 		return name
@@ -23,8 +23,8 @@ func plain(name, stops string) bool {
 }
 
 // CutName reads the name at the beginning of a text, up to the first of the stops or to the end. A
-// name in double quotes ends with them: ok is false if they do not end, or if something other than
-// blanks or a stop comes behind them. Other names are as they stand. rest begins with the stop.
+// quoted name ends with its closing quote: ok is false if that is missing, or if it is followed by
+// anything but blanks or a stop. Other names are taken literally. rest begins with the stop.
 func CutName(text, stops string) (name, rest string, quoted, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		if i := strings.IndexAny(text, stops); i >= 0 {
@@ -39,7 +39,7 @@ func CutName(text, stops string) (name, rest string, quoted, ok bool) {
 	return name, rest, true, rest == "" || strings.ContainsRune(stops, rune(rest[0]))
 }
 
-// Shell writes a word so that a shell reads it back: as it is, or in single quotes.
+// Shell writes a word so that a shell reads it back: plainly, or in single quotes.
 func Shell(word string) string {
 	safe := func(r rune) bool {
 		return r > unicode.MaxASCII && !Unseen(r) || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./:=@,+%", r)

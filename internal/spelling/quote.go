@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Unseen reports whether a character cannot be seen, or changes how others are shown.
+// Unseen reports whether a character is invisible, or changes the display of others.
 func Unseen(r rune) bool {
 	return !strconv.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Quote writes a text in double quotes. Two texts that differ look different if they have the same
-// letters: characters that cannot be seen are escaped as \uXXXX, or \xXX if they are no UTF-8, and
-// so are double quotes and backslashes. Unquote is the way back.
+// Quote writes a text in double quotes. Different texts with the same letters look different: it
+// escapes invisible characters as \uXXXX, bytes that are no UTF-8 as \xXX, and also double quotes
+// and backslashes. Unquote reverses it.
 func Quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -27,7 +27,7 @@ func Quote(text string) string {
 	return b.String()
 }
 
-// Quoted is Quote, cut to so many bytes.
+// Quoted is Quote, cut if necessary; most is the bound in bytes.
 func Quoted(text string, most int) string {
 	const cut = `…"`
 	var b strings.Builder
@@ -43,7 +43,7 @@ func Quoted(text string, most int) string {
 	return b.String()
 }
 
-// escaped yields the characters of a text as Quote writes them.
+// escaped yields the characters of a text in the form that Quote writes.
 func escaped(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := 0; i < len(text); {
@@ -67,8 +67,8 @@ func escaped(text string) iter.Seq[string] {
 	}
 }
 
-// Unquote reads a text in double quotes at the beginning of another text, as Quote writes it, and
-// returns what comes behind it. It refuses escapes that Quote does not write.
+// Unquote reads a quoted text, in the form that Quote writes, at the beginning of another text. It
+// also returns the rest. It refuses escapes that Quote does not write.
 func Unquote(quoted string) (text, rest string, ok bool) {
 	if !strings.HasPrefix(quoted, `"`) {
 		return "", "", false
@@ -105,5 +105,5 @@ func Unquote(quoted string) (text, rest string, ok bool) {
 			s = s[1:]
 		}
 	}
-	return "", "", false // it has no end
+	return "", "", false // the closing quote is missing
 }

@@ -1,5 +1,5 @@
-// Package spelling compares words, to say what somebody has probably meant, and makes texts of
-// others fit to be shown. Its functions keep nothing: any goroutine may call them.
+// Package spelling compares words, to suggest the probably intended one, and makes foreign texts
+// safe to display. Its functions have no state and are safe for concurrent use.
 package spelling
 
 import (
@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// Distance is how many letters must be put in, left out or changed to make one text of the other.
+// Distance returns the number of letters to insert, remove or change to turn one text into the
+// other.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -29,10 +30,10 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// more stands at the end of what was cut.
+// more marks the end of a text that was cut.
 const more = " …"
 
-// Cut keeps so many bytes of a text that is read by people.
+// Cut shortens a text for people; most is the bound in bytes.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -40,8 +41,8 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-// Printable puts another character in place of each that would move the cursor, break a line or
-// change the order in which a line is shown.
+// Printable replaces each character that would move the cursor, break a line or change the display
+// order of a line.
 func Printable(text string, instead rune) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
@@ -51,11 +52,11 @@ func Printable(text string, instead rune) string {
 	}, text)
 }
 
-// Line makes a text of somebody else fit to be shown: on one line, at most so many bytes, in UTF-8,
-// and without what a terminal would act on.
+// Line makes a foreign text safe to display: one line of UTF-8, at most most bytes, without
+// terminal control characters.
 func Line(text string, most int) string {
 	rest := ""
-	if longest := 16 * most; len(text) > longest { // the rest need not be looked at
+	if longest := 16 * most; len(text) > longest { // the rest cannot appear in the result
 		text, rest = text[:longest], more
 	}
 	shown := strings.Map(func(r rune) rune {
