@@ -85,15 +85,8 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 
 // isNewest refuses an agent of a host that is not known, and one that a newer agent has replaced.
 func (s *hostService) isNewest(ctx context.Context, host string, incarnation uint64) error {
-	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
-		h, there := l.Host(host)
-		switch {
-		case !there:
-			return h, &ledger.NotFoundError{What: "host", ID: host}
-		case incarnation < h.Incarnation:
-			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: incarnation, Have: h.Incarnation}
-		}
-		return h, nil
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+		return struct{}{}, l.MayAttach(host, incarnation)
 	})
 	return err
 }

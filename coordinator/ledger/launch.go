@@ -100,6 +100,21 @@ func (l *Ledger) reportedBegun(e *entry, directory string) (changed bool) {
 	return directory != "" && e.Launch() != nil && l.noteBegun(e, directory)
 }
 
+// MayAttach refuses an agent that wants to take orders for a host, unless it is the one that is
+// registered, or a later one.
+//
+// Errors: *NotFoundError and *StaleError.
+func (l *Ledger) MayAttach(hostID string, incarnation uint64) error {
+	h := l.hosts[hostID]
+	switch {
+	case h == nil:
+		return &NotFoundError{What: "host", ID: hostID}
+	case incarnation < h.Incarnation:
+		return &StaleError{h.ID, "incarnation", incarnation, h.Incarnation}
+	}
+	return nil
+}
+
 // launchOn finds the entry of a launch on a host. The error is a *StaleError if an earlier agent of
 // the host asks.
 func (l *Ledger) launchOn(hostID string, incarnation uint64, id ID) (*entry, error) {
@@ -177,6 +192,11 @@ func (e *entry) mayTryAgain(t *Try) bool {
 	}
 	return launch.Watched && e.Phase() != Ready && e.executedTries() < int(launch.Retries)
 }
+
+// hasExecuted reports whether a try before this one has begun an engine of the request. Its id is
+// remembered then, also if the request ends without an engine: its caller could otherwise have more
+// engines begin than the request has retries, by the same id.
+func (e *entry) hasExecuted() bool { return e.Launch() != nil && e.executedTries() > 0 }
 
 // executedTries is how many tries have begun their engine.
 func (e *entry) executedTries() (n int) {

@@ -51,9 +51,9 @@ type process struct {
 	excess  int64     // touched beyond what it is entitled to
 	busy    bool      // it uses more CPU than that
 	held    bool      // it waits to begin, for its agent
-	mayRun  bool      // its agent has stored that it may have begun
 	dies    time.Time // by itself; zero: when it is told to
 	id      string    // its allocation, for the story
+	started *started  // nil: a launcher has started it
 }
 
 func newMachine(w *World, i int) *machine {
@@ -154,9 +154,6 @@ func (m *machine) exit(pid int32, how string) {
 		return
 	}
 	delete(m.processes, pid)
-	if m.w.starts != nil {
-		m.w.starts.ended(p)
-	}
 	m.w.tellf("%s: process %d of %s %s", m.id, pid, p.id, how)
 }
 
