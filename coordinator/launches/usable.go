@@ -20,12 +20,11 @@ func IsSettled(a *ledger.Allocation) bool {
 }
 
 // WasUsable reports whether an engine that has ended had begun and, if its request has a readiness,
-// was ready.
+// was ready. How it ended says nothing about that: a process that waits to begin can be killed.
 func WasUsable(a *ledger.Allocation) bool {
 	launch := a.Launch()
 	if launch == nil || a.Confirmed == 0 {
 		return false
 	}
-	begun := launch.LogDirectory != "" || a.Exit != nil
-	return begun && (a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && !launch.Watched)
+	return launch.LogDirectory != "" && (a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && !launch.Watched)
 }

@@ -29,6 +29,7 @@ type machine struct {
 	boots  int
 
 	processes map[int32]*process
+	launched  map[int32]*process // those that orders have started since the machine was booted
 	nextPID   int32
 	ticks     uint64
 
@@ -76,7 +77,7 @@ func (m *machine) boot() {
 	m.boots++
 	m.drawZone()
 	m.bootID = fmt.Sprintf("%s-boot-%d", m.id, m.boots)
-	m.processes = make(map[int32]*process)
+	m.processes, m.launched = make(map[int32]*process), make(map[int32]*process)
 	m.agent.boot()
 	m.touchMemory(m.boots)
 }

@@ -69,7 +69,7 @@ func (a *agent) bootStarts() {
 	}
 	for _, e := range a.t.Engines() {
 		pid := e.Process.GetPid()
-		if p := m.processes[pid]; p != nil && p.id == e.ID && p.started != nil && m.disk.keepers[pid] == nil {
+		if p := m.launched[pid]; p != nil && p.id == e.ID && e.Identified && m.disk.keepers[pid] == nil {
 			a.t.SetBegun(e.ID, "/log/"+e.ID, p.started.watched)
 		}
 	}
@@ -147,6 +147,7 @@ func (t *launch) grant() {
 		t.process = m.spawn(id, max(g.GetEntitled().GetMemoryBytes(), mib))
 		t.process.held = true
 		t.process.started = &started{on: m, request: g.GetRequestId(), watched: bytes.HasSuffix(t.spec, []byte(readySuffix))}
+		m.launched[t.process.pid] = t.process
 		m.disk.keepers[t.process.pid] = &noted{id: id, start: t.process.start, bootID: m.bootID}
 		t.then(m.w.latency(), t.step)
 	}
@@ -160,6 +161,7 @@ func (t *launch) step() {
 		t.confirm()
 	case once.Store:
 		delete(m.disk.keepers, t.process.pid)
+		m.w.starts.mayRun[t.key.AllocationID] = true
 		t.done(nil)
 	case once.Execute:
 		t.execute()

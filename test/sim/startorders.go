@@ -85,7 +85,7 @@ func (c *coord) sendOrder(a *ledger.Allocation) {
 			return
 		}
 		now, live := c.core.Ledger().Get(id)
-		isDue := live && now.State == ledger.Reserved && now.GrantRevision == grant
+		isDue := live && now.State == ledger.Reserved && now.GrantRevision == grant && leadership == c.w.store.known.leadership
 		switch {
 		case errors.Is(err, store.ErrNotFound) && isDue:
 			c.w.failf(startsInvariant, "%s waits to be launched, and its row is not stored", id)

@@ -8,6 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -18,6 +19,7 @@ const startsInvariant = 14
 // starts are the engines of callers elsewhere, and what really became of them.
 type starts struct {
 	w        *World
+	mayRun   map[string]bool        // the allocations of whose engines it was stored that they may have begun
 	executed map[string]int         // how often the engine of an allocation has begun
 	tries    map[string][]*process  // that have begun, by request
 	ready    map[string]string      // the allocation whose engine is stored as ready, by request
@@ -47,7 +49,7 @@ type starter struct {
 
 func newStarts(w *World) *starts {
 	return &starts{
-		w: w, executed: make(map[string]int), tries: make(map[string][]*process), ready: make(map[string]string),
+		w: w, mayRun: make(map[string]bool), executed: make(map[string]int), tries: make(map[string][]*process), ready: make(map[string]string),
 		asked: make(map[string]*startCall), answered: make(map[string]startAnswer),
 	}
 }
@@ -143,13 +145,18 @@ func (s *starts) answer(call *startCall, r answerTo) {
 	}
 	if now.usable {
 		s.w.tally.Usable++
-		s.checkUsable(call, now.id)
+		s.checkUsable(call, now.id, r.allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE)
 	}
 	s.answered[id] = now
 }
 
-func (s *starts) checkUsable(call *startCall, id string) {
+// checkUsable holds that the engine of an answer has begun. One that has ended may have been about
+// to: its agent was killed at that moment, and nobody knows.
+func (s *starts) checkUsable(call *startCall, id string, active bool) {
 	request := call.command.RequestID
+	if !active && s.executed[id] == 0 && s.mayRun[id] && !call.command.Launch.Watched {
+		return
+	}
 	if s.executed[id] != 1 {
 		s.w.failf(startsInvariant, "%s was answered with the engine of %s, which has begun %d times", request, id, s.executed[id])
 		return
