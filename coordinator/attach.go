@@ -69,6 +69,7 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
 			Reason: cmp.Or(wire.CleanText(result.Failed.GetReason()), "its agent gives no reason"), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
 			Fault: wire.FaultFrom(result.Failed.GetFault()),
+			Process: wire.ProcessFrom(result.Failed.GetProcess()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
 		if err = s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err == nil {

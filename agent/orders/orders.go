@@ -247,12 +247,12 @@ func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 		t.tell(ctx, answer)
 		return
 	}
-	about := &audited{}
-	answer, err := t.execute(ctx, order, about)
+	about, confirms := &audited{}, &confirmer{taker: t, order: order}
+	answer, err := t.execute(ctx, order, confirms, about)
 	t.auditLaunch(key.AllocationID, about, err)
 	if err != nil {
 		answer = t.answer(order)
-		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err), Fault: faultOf(err)}}
+		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err), Fault: faultOf(err), Process: confirms.process}}
 	}
 	t.taken.Answer(key, answer)
 	t.tell(ctx, answer)

@@ -36,6 +36,8 @@ type LaunchFailed struct {
 	Reason        string
 	ErrorOutput   string
 	Fault         Fault
+	// Process was started for the launch, and has executed nothing; zero: none was started.
+	Process Process
 }
 
 // retryWait is how long the next try of a launch waits at least for another host, in addition to
@@ -170,11 +172,12 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	return l.lastTransition(), nil
 }
 
-// mayNotBegin reports whether a report of a failed try can be about an active engine. Its agent has
-// started the engine, and can find that the program cannot be executed. A coordinator knows only
-// that its orders were not taken, which an agent's answer to an earlier order contradicts.
+// mayNotBegin reports whether a report of a failed try can be about an active engine. The agent that
+// has started its process can find that the program cannot be executed. A coordinator knows only
+// that its orders were not taken, and a later agent of the host only that it could not carry one
+// out: both say nothing of a process that was confirmed before.
 func (e *entry) mayNotBegin(c *LaunchFailed) bool {
-	return c.Incarnation != 0 && e.Process.Launched && e.waitsToBegin()
+	return c.Process.PID != 0 && sameProcess(e.Process, c.Process) && e.Process.Launched && e.waitsToBegin()
 }
 
 func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }

@@ -191,7 +191,7 @@ func (t *launch) confirm() {
 	id, _ := ledger.ParseID(t.key.AllocationID)
 	report := ledger.LaunchStarted{
 		HostID: m.id, Incarnation: m.disk.incarnation, ID: id, GrantRevision: t.key.GrantRevision,
-		Process: ledger.Process{PID: t.process.pid, StartTime: t.process.start, BootID: m.bootID, Verified: true, Launched: true},
+		Process: t.confirmed(),
 	}
 	t.a.sealedCommand(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.StartLaunch(now, report)
@@ -204,6 +204,11 @@ func (t *launch) confirm() {
 			t.done(err)
 		}
 	})
+}
+
+// confirmed is the process as the coordinator gets it.
+func (t *launch) confirmed() ledger.Process {
+	return ledger.Process{PID: t.process.pid, StartTime: t.process.start, BootID: t.a.machine.bootID, Verified: true, Launched: true}
 }
 
 // lives reports whether the process that waits is there.
@@ -246,6 +251,9 @@ func (t *launch) failed(reason string) report {
 	m := t.a.machine
 	id, _ := ledger.ParseID(t.key.AllocationID)
 	c := ledger.LaunchFailed{HostID: m.id, Incarnation: m.disk.incarnation, ID: id, GrantRevision: t.key.GrantRevision, Reason: reason}
+	if t.process != nil {
+		c.Process = t.confirmed()
+	}
 	m.w.tellf("%s: an order for %s fails: %s", m.id, t.key.AllocationID, reason)
 	return func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.FailLaunch(now, c) }
 }
