@@ -185,7 +185,7 @@ func (s *Engines) confirmLaunched(ctx context.Context, l Launch, starting *launc
 	}
 	defer done()
 	active, err := l.Coordinator.Confirm(ctx, &bursarv1.ConfirmRequest{
-		Id: id, Entitled: request.GetEntitled(), Process: process, Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(),
+		Id: id, Entitled: request.GetEntitled(), Process: process, Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(), Phase: request.GetPhase(),
 	})
 	if err != nil {
 		s.ForgetRefused(id)
