@@ -144,8 +144,8 @@ func (t *attachment) send(order *bursarv1.AttachResponse) {
 			t.a.take(order)
 		}
 	})
-	if !w.calm && w.chance(8) {
-		w.after(w.between(0, 30*time.Second), "", func() { t.a.take(order) })
+	if !w.calm && w.chance(3) {
+		w.after(w.between(0, time.Duration(1+w.rng.IntN(20))*time.Second), "", func() { t.a.take(order) })
 	}
 }
 

@@ -80,7 +80,7 @@ func TestSimulationOfStarts(t *testing.T) {
 		return
 	}
 	n := max(1, *seeds/2)
-	if all, _ := playWorlds(t, n, starting); all.Executed < 10*n || all.Retried < n/2 || all.Usable < 3*n {
+	if all, _ := playWorlds(t, n, starting); all.Executed < 6*n || all.Retried < n/2 || all.Usable < 3*n {
 		t.Errorf("%d engines have begun in %d worlds, %d of them as retries, and %d could be used", all.Executed, n, all.Retried, all.Usable)
 	}
 }

@@ -178,9 +178,21 @@ func (t *launch) step() {
 	}
 }
 
-// done goes on with the step after this one.
+// done goes on with the step after this one, unless the agent is killed right now. It is started
+// again soon, so that orders and reports of its predecessor are still on their way.
 func (t *launch) done(err error) {
 	t.steps.Done(err)
+	if a, w := t.a, t.a.machine.w; !w.calm && w.chance(20) {
+		a.crash()
+		run := a.run
+		w.after(w.between(50*time.Millisecond, time.Second), "", func() {
+			if a.run == run {
+				w.tellf("%s: agent starts again", a.machine.id)
+				a.boot()
+			}
+		})
+		return
+	}
 	t.then(t.a.machine.w.latency(), t.step)
 }
 

@@ -64,11 +64,11 @@ func (c *coord) sendOrders() {
 	}
 }
 
-// giveUp has a launch tried elsewhere, after a moment: its agent may have attached meanwhile, and
-// taken the order of another leader.
+// giveUp has a launch tried elsewhere, after a while in which the coordinator is busy: its agent may
+// have taken the order of another leader meanwhile.
 func (c *coord) giveUp(a *ledger.Allocation) {
 	failed := ledger.LaunchFailed{HostID: a.HostID, ID: a.ID, GrantRevision: a.GrantRevision, Reason: "its agent takes no orders"}
-	c.then(c.w.latency(), func() {
+	c.then(c.w.latency()+c.w.between(0, 2*time.Second), func() {
 		c.tellf("the agent of %s is not attached: %s is tried elsewhere", failed.HostID, failed.ID)
 		c.do(&core.Call{Done: func(error) {}, Do: core.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.FailLaunch(now, failed) })})
 	})
