@@ -68,7 +68,7 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 		err = s.launcher.Failed(ctx, ledger.LaunchFailed{
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
 			Reason: cmp.Or(wire.CleanText(result.Failed.GetReason()), "its agent gives no reason"), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
-			Fault: wire.FaultFrom(result.Failed.GetFault()),
+			Fault:   wire.FaultFrom(result.Failed.GetFault()),
 			Process: wire.ProcessFrom(result.Failed.GetProcess()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
