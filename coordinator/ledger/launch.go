@@ -172,10 +172,10 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	return l.lastTransition(), nil
 }
 
-// mayNotBegin reports whether a report of a failed try can be about an active engine. The agent that
-// has started its process can find that the program cannot be executed. A coordinator knows only
-// that its orders were not taken, and a later agent of the host only that it could not carry one
-// out: both say nothing of a process that was confirmed before.
+// mayNotBegin reports whether a report of a failed try can be about an active engine. The agent
+// that has started its process can find that the program cannot be executed. A coordinator knows
+// only that its orders were not taken, and a later agent of the host only that it could not carry
+// one out: both say nothing of a process that was confirmed before.
 func (e *entry) mayNotBegin(c *LaunchFailed) bool {
 	return c.Process.PID != 0 && sameProcess(e.Process, c.Process) && e.Process.Launched && e.waitsToBegin()
 }

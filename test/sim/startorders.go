@@ -64,8 +64,8 @@ func (c *coord) sendOrders() {
 	}
 }
 
-// giveUp has a launch tried elsewhere, after a while in which the coordinator is busy: its agent may
-// have taken the order of another leader meanwhile.
+// giveUp has a launch tried elsewhere, after a while in which the coordinator is busy: its agent
+// may have taken the order of another leader meanwhile.
 func (c *coord) giveUp(a *ledger.Allocation) {
 	failed := ledger.LaunchFailed{HostID: a.HostID, ID: a.ID, GrantRevision: a.GrantRevision, Reason: "its agent takes no orders"}
 	c.then(c.w.latency()+c.w.between(0, 2*time.Second), func() {
