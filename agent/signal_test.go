@@ -102,6 +102,9 @@ func TestWhoMaySignalAndStopTheEnginesOfAHost(t *testing.T) {
 	if out := s.as(stranger, "signal", id); !strings.HasPrefix(out, "permission_denied") || !strings.Contains(out, "may not send it a signal") {
 		t.Errorf("a stranger's signal: %s", out)
 	}
+	if got := s.log.String(); !strings.Contains(got, "audit=true call=signal allocation_id="+id) || !strings.Contains(got, "uid=61234") {
+		t.Error("there is no audit record of a stranger's signal")
+	}
 	if out := s.as(stranger, "stop", id); !strings.HasPrefix(out, "permission_denied") {
 		t.Errorf("a stranger's stop: %s", out)
 	}

@@ -21,7 +21,8 @@ type order struct {
 	Live     int
 	Short    bool
 
-	Pairs int // number of pairs to make
+	Kind  string // of requests of the suite conditions
+	Pairs int    // number of pairs to make
 	// Echo: serve an echo on this address or socket, with Reply as its answer.
 	Echo  string
 	Reply []byte
@@ -73,6 +74,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 	switch role {
 	case "ledger":
 		do = (&ledgerChild{}).do
+	case "conditions":
+		do = (&conditionsChild{}).do
 	case "fleet":
 		do = (&fleetChild{}).do
 	case "scale":

@@ -25,8 +25,9 @@ type filledLedger struct {
 	sets    []label.Set
 	request resource.Resource
 	// Request number i has the part at index i modulo their number; empty: requests have no parts.
-	parts []resource.External
-	batch int
+	parts  []resource.External
+	wishes *ledger.Wishes
+	batch  int
 
 	live   []ledger.ID
 	next   int // number of the next request
@@ -61,7 +62,7 @@ func newFilledLedger(w *workload, hosts int) (*filledLedger, error) {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
 	for i := range hosts {
-		if err := addHost(b.ledger, b.now, hostName(i), capacity); err != nil {
+		if err := addHost(b.ledger, b.now, hostName(i), capacity, w.hostLabels(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,10 +79,18 @@ func newFilledLedger(w *workload, hosts int) (*filledLedger, error) {
 
 func hostName(i int) string { return fmt.Sprintf("host-%06d.example.org", i) }
 
+// hostLabels are those of host number i.
+func (w *workload) hostLabels(i int) label.Set {
+	if w.Racks == 0 {
+		return nil
+	}
+	return label.Of("cores", "64", "rack", strconv.Itoa(i%w.Racks))
+}
+
 // addHost registers a host and reports all its memory as free.
-func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.Vector) error {
+func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.Vector, labels label.Set) error {
 	if _, err := l.Register(now, ledger.RegisterCommand{
-		HostID: id, Address: id + ":7071", Capacity: capacity, Incarnation: 1, BootID: "boot",
+		HostID: id, Address: id + ":7071", Capacity: capacity, Incarnation: 1, BootID: "boot", Labels: labels,
 	}); err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ func (b *filledLedger) command() ledger.AllocateCommand {
 	b.name = strconv.AppendInt(append(b.name[:0], "7d9f3f4e-request-"...), int64(b.next), 10)
 	c := ledger.AllocateCommand{
 		Actor: b.actor, RequestID: string(b.name), RequestHash: uint64(b.next), //nolint:gosec // a number
-		Labels: b.sets[b.next%len(b.sets)], Resource: b.request,
+		Labels: b.sets[b.next%len(b.sets)], Resource: b.request, Wishes: b.wishes,
 	}
 	if len(b.parts) > 0 {
 		at := b.next % len(b.parts)

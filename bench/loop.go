@@ -104,7 +104,7 @@ func (s *durable) populate(ctx context.Context, w *workload, hosts int) error {
 	err = s.local.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) {
 		failed = l.SetQuotas(now, ledger.SourceAPI, quotas)
 		for i := range hosts {
-			failed = errors.Join(failed, addHost(l, now, hostName(i), capacity))
+			failed = errors.Join(failed, addHost(l, now, hostName(i), capacity, nil))
 		}
 	})
 	return errors.Join(err, failed)

@@ -58,6 +58,7 @@ func suites() []suite {
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
 		{"remote", remoteSuite},
+		{"conditions", conditionsSuite},
 		{"peers-closed", peersClosed},
 		{"peers-deep", peersDeep},
 		{"peers-burst", peersBurst},
@@ -75,7 +76,7 @@ type run struct {
 	// attacks matches the attacks of the neighbours suite to run.
 	attacks *regexp.Regexp
 	bursar  string // the binary under test
-	before  string // another version of this program, for the suite ledger; empty: none
+	before  string // another version of this program, for the suites ledger and conditions; empty: none
 	dir     string // directory for files
 	log     io.Writer
 
@@ -102,7 +103,7 @@ func execute(args []string, out, log io.Writer) int {
 	size := flags.String("size", "", "size of the suite failover: as its workload says, or full, the design's, which takes hours")
 	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
-	before := flags.String("before", "", "this program in another version: in the suite ledger it takes turns with this one; `make bench-before` builds it")
+	before := flags.String("before", "", "this program in another version: in the suites ledger and conditions it takes turns with this one; `make bench-before` builds it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
 	telegraf := flags.String("telegraf", "", "a telegraf with procstat to compare the agent with; `make bench` builds it")

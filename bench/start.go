@@ -123,7 +123,7 @@ func writeStore(ctx context.Context, w *workload, live, remembered int, where st
 		return err
 	}
 	for i := range w.Hosts {
-		if err := addHost(b.ledger, b.now, hostName(i), capacity); err != nil {
+		if err := addHost(b.ledger, b.now, hostName(i), capacity, nil); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ var workloads embed.FS
 type workload struct {
 	Seed    uint64         `yaml:"seed"`
 	Hosts   int            `yaml:"hosts"`
+	Racks   int            `yaml:"racks"` // 0: hosts have no labels
 	Fleets  []int          `yaml:"fleets"`
 	Clients []int          `yaml:"clients"`
 	Host    quantities     `yaml:"host"`

@@ -8,12 +8,12 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// finder knows what a test says. The first may be the leader.
+// finder knows the coordinators of a test. The first may be the leader.
 type finder struct{ list []discovery.Coordinator }
 
 func (f *finder) Coordinators() ([]discovery.Coordinator, <-chan struct{}) { return f.list, nil }
 
-// knows replaces what is known; leader may be empty.
+// knows replaces the known coordinators; leader may be empty.
 func (f *finder) knows(leader string, urls ...string) {
 	f.list = nil
 	for _, url := range urls {

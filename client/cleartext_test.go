@@ -70,7 +70,7 @@ func TestAddressWithoutASchemeMeansTLSWhereThereIsAToken(t *testing.T) {
 	}
 }
 
-// finderOf is a finder of a list that somebody else has made.
+// finderOf is a finder with a given list.
 type finderOf []discovery.Coordinator
 
 func (f finderOf) Coordinators() (list []discovery.Coordinator, changed <-chan struct{}) {

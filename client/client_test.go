@@ -57,7 +57,7 @@ func TestAllocateKeepsTheCallersRequestID(t *testing.T) {
 	}
 }
 
-// A request under an id that only the server knows cannot be asked for.
+// A request whose id only the server knows cannot be repeated.
 func TestAllocateCancelsWhatNobodyCanAskFor(t *testing.T) {
 	for id, want := range map[string][]string{"": {"allocate", "allocate", "cancel "}, "mine": {"allocate", "allocate"}} {
 		lost := lostThenRefused()
@@ -341,7 +341,8 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A new leader may not hold what came after the last revision: the watch goes on, and says so.
+// A new leader may lack the changes after the last revision: the watch continues, and reports a
+// gap.
 func TestWatchGoesOnBehindAGap(t *testing.T) {
 	fake := &fakeAllocations{}
 	fake.watch = func(

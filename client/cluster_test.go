@@ -74,7 +74,7 @@ func (d *directory) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
 	return d.list, nil
 }
 
-// lists replaces what is known; the first one leads.
+// lists replaces the known members; the first one leads.
 func (d *directory) lists(members ...*member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -362,7 +362,7 @@ func TestServerThatSpeaksTLSIsRecognizedWithout(t *testing.T) {
 	for _, c := range []*client.Client{one, client.NewCluster(finder, client.WithoutRetries())} {
 		defer c.Close()
 		recognized := false
-		// the server hangs up on what it did not read, and with that may take back what it said
+		// the server closes a connection with unread data, which may discard its answer
 		for range 10 {
 			_, err = c.Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{})
 			if !client.Unavailable(err) {

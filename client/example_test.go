@@ -37,7 +37,7 @@ func size(memoryBytes, cpuMillis int64) *bursarv1.Resource {
 	return &bursarv1.Resource{MemoryBytes: &memoryBytes, CpuMillis: &cpuMillis}
 }
 
-// A launcher asks its agent, starts the engine itself, says so, and gives everything back.
+// A launcher asks its agent, starts the engine itself, confirms it, and releases everything.
 func Example() {
 	socket, stop := exampleAgent(&fakeAllocations{})
 	defer stop()
@@ -84,8 +84,8 @@ func Example() {
 	// a1 ALLOCATION_STATE_ACTIVE
 }
 
-// The leader of several coordinators is asked, and another one if it does not answer. For
-// coordinators in Consul's catalog there is the finder in client/consul.
+// Calls go to the leader of several coordinators, and to another one if it does not answer. The
+// finder for coordinators in Consul's catalog is in client/consul.
 func ExampleNewCluster() {
 	finder, err := client.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
 	if err != nil {
@@ -167,7 +167,7 @@ func ExampleInsufficient() {
 	// map[user:alice] lacks 3072 MiB of memory
 }
 
-// A program that shows allocations lists them once and then follows.
+// A program that shows allocations lists them once and then watches.
 func ExampleClient_WatchAllocations() {
 	socket, stop := exampleAgent(&fakeAllocations{
 		list: func(*bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// calls counts what a fake server was asked.
+// calls counts the calls of a fake server.
 type calls struct {
 	mu  sync.Mutex
 	log []string
@@ -44,7 +44,7 @@ func (c *calls) all() []string {
 	return append([]string(nil), c.log...)
 }
 
-// fakeAllocations answers as its functions say; the zero value grants everything.
+// fakeAllocations answers with its functions; the zero value grants every request.
 type fakeAllocations struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
@@ -64,8 +64,8 @@ func (f *fakeAllocations) Allocate(ctx context.Context, req *bursarv1.AllocateRe
 	return granted(req), nil
 }
 
-// lostThenRefused takes a request in but breaks the connection, and then has too much to do for
-// longer than anybody waits.
+// lostThenRefused accepts a request and breaks the connection, and is then overloaded for longer
+// than any caller waits.
 func lostThenRefused() func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	var asked atomic.Int32
 	return func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {

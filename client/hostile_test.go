@@ -52,7 +52,7 @@ func TestAServerCannotFillItsClient(t *testing.T) {
 	}
 }
 
-// A server that is taken for a coordinator, and is not, costs one attempt.
+// A server that is wrongly listed as a coordinator costs one attempt.
 func TestAServerThatIsNoCoordinatorIsLeft(t *testing.T) {
 	for name, serve := range map[string]http.HandlerFunc{
 		"a page":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },

@@ -40,7 +40,7 @@ func (p *patient) givenUp() []string {
 	return slices.Clone(p.given)
 }
 
-// longest is how long it takes to find out that a coordinator hangs.
+// longest is the longest time to detect a hanging coordinator.
 const longest = quietFor*11/10 + quietFor*11/10 + probeTimeout
 
 func watchOver(t *testing.T, p *patient, f func(l *liveness)) {
@@ -52,7 +52,7 @@ func watchOver(t *testing.T, p *patient, f func(l *liveness)) {
 	})
 }
 
-// attemptAt begins an attempt and returns what ends it.
+// attemptAt begins an attempt and returns its context.
 func attemptAt(l *liveness) (*attempt, context.Context) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return l.begin("u", cancel), ctx
@@ -131,7 +131,7 @@ func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-// A caller with a deadline that is too short to find out must still go elsewhere.
+// A caller whose deadline is too short for the detection must still go to another coordinator.
 func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 	p := &patient{}
 	watchOver(t, p, func(l *liveness) {

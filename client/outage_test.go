@@ -12,7 +12,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A watch whose policy has no end goes on for days without a server, and tells of that once.
+// A watch whose policy has no end continues for days without a server, and reports that once.
 func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const away = 48 * time.Hour
@@ -41,7 +41,8 @@ func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
 	})
 }
 
-// A watch of an address at which nobody has ever been ends soon. One that was there may restart.
+// A watch of an address that never answered ends soon. A server that has answered may be
+// restarting.
 func TestWatchOfAnAddressWhereNobodyIsEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, reached := range []bool{false, true} {

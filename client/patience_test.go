@@ -22,7 +22,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A restart and a change of leader take longer than to find out that an address is wrong.
+// A restart and a change of leader take longer than the detection of a wrong address.
 func TestPatienceIsShorterIfTheAddressLooksWrong(t *testing.T) {
 	leaderless := wireError(connect.CodeUnavailable)
 	broken := connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
@@ -58,8 +58,8 @@ func TestPatienceIsShorterIfTheAddressLooksWrong(t *testing.T) {
 	}
 }
 
-// A call to an address at which nobody is ends soon. A server that was there may restart, and who
-// waits for resources waits for their server, too.
+// A call to an address without a server ends soon. A server that was there may be restarting. A
+// caller that waits for resources also waits for their server.
 func TestAnAbsentServerIsNotWaitedFor(t *testing.T) {
 	leaderless, broken := wireError(connect.CodeUnavailable), connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func noSocket(path string) error {
 	})
 }
 
-// Who waits hears once why, unless the server has said when to come again.
+// A waiting caller gets the reason once, unless the server has said when to try again.
 func TestWhoWaitsForAnAnswerHearsWhyOnce(t *testing.T) {
 	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
 	refused.AddDetail(admission.Refusal(nil, time.Second).Details()[0])
@@ -149,8 +149,8 @@ func TestWhoWaitsForAnAnswerHearsWhyOnce(t *testing.T) {
 	}
 }
 
-// A wait counts from the first attempt: who is asked later, also by a server that knows nothing of
-// the first one, is asked for what is left of it.
+// A wait counts from the first attempt: each later attempt asks for the rest of it, even at a
+// server that knows nothing of the first one.
 func TestALaterAttemptWaitsForWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = time.Minute

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// ofCluster is a coordinator that says which cluster it belongs to. It counts calls that have
-// reached a handler, and refuses callers of other clusters as a coordinator does.
+// ofCluster is a coordinator that names its cluster. It counts calls that reach a handler, and
+// refuses callers of other clusters like a coordinator.
 func ofCluster(t *testing.T, guard *clusterid.Guard, served *atomic.Int64) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -85,7 +85,8 @@ func TestAPinnedClientCallsItsOwnClusterAlone(t *testing.T) {
 	}
 }
 
-// A store that was copied has another id: a coordinator that says so gets the callers of the first.
+// A copied store has another id: a coordinator that reports the copy gets the callers of the
+// original.
 func TestAPinFollowsAStoreThatWasReplaced(t *testing.T) {
 	before, after := clusterid.New("a", "aaaabbbbccccddddeeeeffff22"), clusterid.New("a", "gggghhhhiiiijjjjkkkkllll33")
 	var served atomic.Int64

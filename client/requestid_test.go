@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/client"
 )
 
-// Stores keep request ids in an index. Ids that rise with time are next to each other there.
+// Stores keep request ids in an index. Ids that increase with time are adjacent there.
 func TestRequestIDsRiseWithTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(map[string]bool)

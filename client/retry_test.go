@@ -23,7 +23,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// errRefused is the error of an attempt at an address that nobody serves.
+// errRefused is the error of an attempt at an address without a server.
 var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Net: "unix", Err: syscall.ECONNREFUSED})
 
 // attempts calls through the interceptor; each attempt gets its number from 1 on and the context.
@@ -148,7 +148,7 @@ func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 	}
 }
 
-// A server that hangs after it has refused is given the time of a call.
+// A server that hangs after a refusal gets the time of a call.
 func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := defaults()
@@ -169,8 +169,8 @@ func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	})
 }
 
-// A caller who is refused for having too many waiting requests has waited as long as it wanted
-// when that time is over.
+// A caller is refused because it has too many waiting requests. The time of these refusals counts
+// as its wait.
 func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -183,7 +183,7 @@ func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	})
 }
 
-// A caller who may try again only when more time has passed than there is hears so at once.
+// A refusal until a time after the caller's deadline is returned at once.
 func TestARefusalForLongerThanThereIsTimeIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("live allocations take too much"))
@@ -266,7 +266,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// A caller who says how long a call may take means it, whatever the policy is for others.
+// A caller's own time limit overrides the policy.
 func TestDeadlineOfItsOwnIsACallsPatience(t *testing.T) {
 	leaderless := func(t *testing.T, ctx context.Context, req connect.AnyRequest, until time.Duration) (time.Duration, error) {
 		t.Helper()
@@ -326,7 +326,7 @@ func TestRetriesEndWhenTheCallerGoes(t *testing.T) {
 	})
 }
 
-// A call that took longer than the patience and then lost its server is repeated nevertheless.
+// A call that waited longer than the patience and then lost its server is still repeated.
 func TestPatienceBeginsAnewAfterALongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := defaults()

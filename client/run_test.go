@@ -73,7 +73,7 @@ func TestRunConfirmsAProcessThatHasAlreadyEnded(t *testing.T) {
 	fake := &fakeAllocations{}
 	command := exec.Command("true")
 	fake.confirm = func(_ context.Context, req *bursarv1.ConfirmRequest) error {
-		// It is still there, so that the agent can look, and nobody else has its pid.
+		// It is not reaped, so that the agent can inspect it and no other process has its pid.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))
 		for err == nil && !strings.Contains(string(stat), ") Z ") {
 			stat, err = os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))
@@ -135,7 +135,7 @@ func TestRunCancelsARequestThatItsCallerGivesUp(t *testing.T) {
 	}
 }
 
-// The first attempt is taken in and its answer lost; then the server has too much to do.
+// The first attempt is received and its answer lost; then the server is overloaded.
 func TestRunCancelsWhatItWasRefusedAfterALostAnswer(t *testing.T) {
 	fake := &fakeAllocations{allocate: lostThenRefused()}
 	_, err := newClient(t, fake).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("true")})
@@ -234,7 +234,7 @@ func TestRunTellsARefusedRelease(t *testing.T) {
 	}
 }
 
-// The command has ended, and its shell wants to go on: the agent notices the end by itself.
+// The command has ended, and its shell wants to continue: the agent detects the end by itself.
 func TestRunReturnsSoonIfNobodyTakesTheEndOfItsCommand(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, fake := range map[string]*fakeAllocations{

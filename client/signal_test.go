@@ -10,8 +10,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A second signal may do something else than the first: no signal is sent again that may have
-// arrived.
+// A second signal may have another effect than the first: a signal that may have arrived is not
+// sent again.
 func TestASignalIsNotRepeated(t *testing.T) {
 	var calls atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A launcher says what the kernel knows of its process; a mark that may be the launcher's own says
-// nothing.
+// A launcher reports the kernel's accounting of its process; a peak that may be the launcher's own
+// is not reported.
 func TestALauncherSaysWhatTheKernelKnows(t *testing.T) {
 	command := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
 	if err := command.Run(); err != nil {

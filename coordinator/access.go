@@ -29,8 +29,9 @@ func newLimits(l *Limits, registry prometheus.Registerer, log *slog.Logger) *aut
 	})
 }
 
-// pageBound is how large the page may become, in bytes, that a request asks for; 0: it asks for
-// none. What is asked for of quotas is their accounts, and rules come before them.
+// pageBound returns how large the page of a List request may become, in bytes; 0 if the request is
+// not paged. The page size of a quota list counts accounts, and its rules come before them: only
+// wire.PageMost bounds such a page.
 func pageBound(request any) int {
 	asked, paged := request.(interface{ GetPageSize() int32 })
 	if !paged {
@@ -47,13 +48,13 @@ func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer) 
 	return auth.NewAuditLog(auth.AuditOptions{Path: path, Log: log, Registry: registry, Now: time.Now, Suspicious: isEpochError})
 }
 
-// isEpochError reports whether an error may end the leadership. Its caller is written down.
+// isEpochError reports whether an error may end the leadership. The audit log records its caller.
 func isEpochError(err error) bool {
 	_, claim := errors.AsType[*core.EpochError](err)
 	return claim
 }
 
-// openAuditLog starts writing. The error is a *ConfigError or a *TransientConfigError.
+// openAuditLog opens the audit log. The error is a *ConfigError or a *TransientConfigError.
 func openAuditLog(audit *auth.AuditLog, path string) error {
 	if err := audit.Open(); err != nil {
 		return transient(&ConfigError{"auditLog", path, "a file that can be written (" + err.Error() + ")"}, err)
@@ -61,8 +62,8 @@ func openAuditLog(audit *auth.AuditLog, path string) error {
 	return nil
 }
 
-// checkOwnHost refuses a call that came through a host's agent for a live allocation of another
-// host. For ended ones s.getEnded does.
+// checkOwnHost refuses a call through one host's agent for a live allocation of another host.
+// s.getEnded does the same check for ended allocations.
 func checkOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
 	if actor.Host == "" {
 		return nil
@@ -78,8 +79,8 @@ func checkHostOf(actor identity.Actor, a *ledger.Allocation) error {
 	return auth.OnOwnHost(actor, a.ID, a.HostID)
 }
 
-// withAdvice says what to do if the ledger has refused an actor. The ledger knows what they may
-// do, but not which file says so.
+// withAdvice adds advice to the ledger's refusal of an actor. The ledger knows the actor's rights,
+// but not the file that grants them.
 func withAdvice(err error) error {
 	if denied, ok := errors.AsType[*ledger.DeniedError](err); !ok || denied.Instead != "" {
 		return err

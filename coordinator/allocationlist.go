@@ -69,7 +69,7 @@ func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller,
 	return a, err
 }
 
-// allocationQuery is a List request, ready to be compared with.
+// allocationQuery is a parsed List request.
 type allocationQuery struct {
 	labels   label.Set
 	states   []ledger.State
@@ -79,7 +79,7 @@ type allocationQuery struct {
 	idPrefix string
 	live     bool // whether live ones are wanted at all
 	ended    bool
-	// Of the ended ones only those that ended at since or later, and before before.
+	// The end of an ended allocation must be in [since, before).
 	since, before ledger.Instant
 }
 
@@ -110,7 +110,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 	return q, q.setTimes(req)
 }
 
-// setTimes reads when what is wanted has ended: it is not live.
+// setTimes reads the bounds of the end time. A query with such a bound wants no live allocations.
 func (q *allocationQuery) setTimes(req *bursarv1.AllocationServiceListRequest) (err error) {
 	q.before = math.MaxInt64
 	if since := req.GetEndedSince(); since != nil {
@@ -163,7 +163,7 @@ func (q *allocationQuery) matches(a *ledger.Allocation) bool {
 	return a.Labels.MatchesFilter(q.labels) && (q.idPrefix == "" || strings.HasPrefix(a.ID.String(), q.idPrefix))
 }
 
-// history is the same query of the store.
+// history returns the same query for the store.
 func (q *allocationQuery) history(size int, token string) (h store.HistoryQuery) {
 	h = store.HistoryQuery{Labels: q.labels, Phases: q.phases, Name: q.name, HostID: q.hostID, IDPrefix: q.idPrefix, PageSize: size, PageToken: token}
 	for _, state := range q.states {
@@ -174,13 +174,12 @@ func (q *allocationQuery) history(size int, token string) (h store.HistoryQuery)
 	return h
 }
 
-// endsWanted reports whether the history may hold anything that the query wants.
+// endsWanted reports whether the history may hold a match of the query.
 func (q *allocationQuery) endsWanted() bool {
 	return q.ended && (len(q.states) == 0 || slices.ContainsFunc(q.states, func(s ledger.State) bool { return !s.Live() }))
 }
 
-// historyPlace is the place at which the history begins; empty if it may not hold anything that the
-// query wants.
+// historyPlace returns the place at which the history begins; empty if it cannot hold a match.
 func (q *allocationQuery) historyPlace() string {
 	switch {
 	case !q.endsWanted():
@@ -191,7 +190,8 @@ func (q *allocationQuery) historyPlace() string {
 	return string(placeHistory) + store.BeforeAll(q.before).Next().Token()
 }
 
-// within returns those of a part of the history, the latest first, that have not ended too early.
+// within returns the allocations of a part of the history that ended at q.since or later. The
+// history has the latest first.
 func (q *allocationQuery) within(ended []ledger.Allocation) []ledger.Allocation {
 	for i := range ended {
 		if store.EndOf(&ended[i]) < q.since {
@@ -201,7 +201,7 @@ func (q *allocationQuery) within(ended []ledger.Allocation) []ledger.Allocation 
 	return ended
 }
 
-// goesOn reports whether what the query wants may go on at a place in the history.
+// goesOn reports whether the history may hold more matches after a place.
 func (q *allocationQuery) goesOn(token string) bool {
 	at, err := store.ParseToken(token)
 	return err == nil && at.Ended >= q.since
@@ -283,14 +283,14 @@ type allocationPage struct {
 	want     int
 	found    []*bursarv1.Allocation
 	bytes    int
-	next     string // place of the next page, or of what is to be read next
-	rare     bool   // the store has looked at as many ended rows as one call may, and found few
+	next     string // place of the next page, or of the next read
+	rare     bool   // the store has read as many ended rows as one call may, and few matched
 	revision uint64
 }
 
 func (p *allocationPage) full() bool { return len(p.found) >= p.want || p.bytes >= wire.PageBytes }
 
-// add adds rows, as far as the page goes, and reports how many.
+// add adds rows until the page is full, and returns their number.
 func (p *allocationPage) add(rows []ledger.Allocation) int {
 	list, bytes := wire.FillPage(rows, wire.PageBytes-p.bytes, wire.AllocationMessage)
 	p.found, p.bytes = append(p.found, list...), p.bytes+bytes
@@ -328,10 +328,10 @@ func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place
 	return nil
 }
 
-// historyStep is how many ended allocations are read at a time: the largest are 5 MB.
+// historyStep is the number of ended allocations in one read. The largest are 5 MB together.
 const historyStep = 250
 
-// readHistory goes on to fill the page up from what has ended.
+// readHistory fills the rest of the page with ended allocations.
 func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
 	auth.Parked(ctx) // it waits for the store
 	step := min(historyStep, p.want-len(p.found))

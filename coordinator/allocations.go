@@ -27,7 +27,7 @@ type allocationService struct {
 	hub    *orders.Hub // nil: agents get all orders with their heartbeats
 }
 
-// Allocate reserves, waits or refuses.
+// Allocate reserves resources, enqueues the request, or refuses it.
 func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	command, err := s.command(ctx, req, nil)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 	return refused
 }
 
-// answerRepeat answers a request whose allocation has ended: with that allocation, or as the first
-// time if it had no grant.
+// answerRepeat answers a repeated request whose allocation has ended. The answer is that allocation
+// if it had a grant, otherwise an error that tells how the wait ended.
 func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *ledger.AllocateCommand) (*bursarv1.AllocateResponse, error) {
 	a, err := s.getEnded(ctx, id)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *l
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// command is the ledger's form of a request, with the launch that comes with it; nil: none does.
+// command converts a request to the ledger's form. launch is nil for a request without a launch.
 func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest, launch *ledger.LaunchRequest) (ledger.AllocateCommand, error) {
 	c := ledger.AllocateCommand{Launch: launch}
 	var err error
@@ -144,9 +144,9 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	return &bursarv1.ConfirmResponse{Allocation: s.sealedFor(actor, &a)}, nil
 }
 
-// sealedFor is the message of an allocation that a caller has changed. If the call came through the
-// agent of its host, it has its seal: with the next heartbeat the seal could come too late, after
-// the loss of the store. The agent keeps it from the caller.
+// sealedFor returns the message of an allocation that a caller has changed. A call through the
+// agent of the allocation's host gets the seal, too: if the store is lost, the next heartbeat could
+// bring it too late. The agent does not pass the seal on to the caller.
 func (s *allocationService) sealedFor(actor identity.Actor, a *ledger.Allocation) *bursarv1.Allocation {
 	m := wire.AllocationMessage(a)
 	if actor.Host != "" && actor.Host == a.HostID {
@@ -183,7 +183,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
 
-// Cancel ends a request that waits, or a reservation.
+// Cancel ends a waiting request or a reservation.
 func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
 	actor := auth.ActorOf(ctx)
 	id, err := wire.EitherID(req.GetId(), req.GetRequestId())
@@ -193,7 +193,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: wire.CleanText(req.GetReason())}
 	known, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (cancelResult, error) {
 		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
-			if c.ID = id; id == 0 { // what has ended is known by its own id
+			if c.ID = id; id == 0 { // an ended allocation is known by its own id
 				c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 			}
 			if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
@@ -213,14 +213,14 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 	return &bursarv1.CancelResponse{Allocation: m}, ofLastTry(id, last, err)
 }
 
-// cancelResult is what Cancel knows of its target, even if that is not live.
+// cancelResult holds the target of a Cancel, live or not.
 type cancelResult struct {
 	allocation ledger.Allocation
 	id         ledger.ID
-	recalling  bool // the ledger may not know the id of what has ended
+	recalling  bool // the ledger may not know the id of an ended allocation
 }
 
-// Amend changes a request that waits.
+// Amend changes a waiting request.
 func (s *allocationService) Amend(ctx context.Context, req *bursarv1.AmendRequest) (*bursarv1.AmendResponse, error) {
 	actor := auth.ActorOf(ctx)
 	id, err := wire.EitherID(req.GetId(), req.GetRequestId())
@@ -322,8 +322,8 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// orderStop tells the host's agent at once that an engine is to be stopped, if the agent is
-// attached. Its next heartbeat has the order, too: one that is lost, or comes twice, does no harm.
+// orderStop sends the stop order to the host's agent at once if the agent is attached. The next
+// heartbeat carries the order, too, so a lost or repeated order does no harm.
 func (s *allocationService) orderStop(a *ledger.Allocation) {
 	if s.hub == nil || !a.Stopping || !a.State.Live() {
 		return
@@ -332,14 +332,14 @@ func (s *allocationService) orderStop(a *ledger.Allocation) {
 	_ = s.hub.Offer(a.HostID, &bursarv1.AttachResponse{Epoch: s.loop.Epoch(), Order: &bursarv1.AttachResponse_Stop{Stop: order}})
 }
 
-// target is who asks, and for which allocation.
+// target returns the caller of ctx and the allocation that the text names.
 func (s *allocationService) target(ctx context.Context, text string) (actor identity.Actor, id ledger.ID, err error) {
 	id, err = wire.ParseID("id", text)
 	return auth.ActorOf(ctx), id, err
 }
 
-// getEnded reads an allocation that is not live any more, if the caller may see it. The error is a
-// *ledger.NotFoundError if there is none.
+// getEnded reads an ended allocation if the caller may see it. The error is a *ledger.NotFoundError
+// if there is none.
 func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	a, err := s.ended(ctx, id)
 	if err != nil {
@@ -348,7 +348,7 @@ func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.
 	return a, checkHostOf(auth.ActorOf(ctx), &a)
 }
 
-// ended is getEnded whoever asks.
+// ended is getEnded without the check of the caller's rights.
 func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	auth.Parked(ctx) // it waits for the store
 	a, err := s.store.Get(ctx, id)
@@ -358,8 +358,8 @@ func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.All
 	return a, err
 }
 
-// ifLost does a command again, if it found no live allocation, for one whose host has lost its
-// lease. Otherwise the command's answer or error stays.
+// ifLost repeats a command that found no live allocation, on the ended allocation, if its host has
+// lost its lease. Otherwise the command's first answer or error stays.
 func (s *allocationService) ifLost(
 	ctx context.Context, id ledger.ID, a ledger.Allocation, err error, command func(*ledger.Ledger, ledger.Instant, *ledger.Allocation) (ledger.Allocation, error),
 ) (ledger.Allocation, error) {
@@ -373,8 +373,8 @@ func (s *allocationService) ifLost(
 	return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return command(l, now, &row) })
 }
 
-// onOwnHostOnly is a command for an allocation. If it comes through a host's agent, the allocation
-// must be on that host.
+// onOwnHostOnly wraps a command for an allocation. If the call comes through a host's agent, the
+// allocation must be on that host.
 func onOwnHostOnly(
 	actor identity.Actor, id ledger.ID, command func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error),
 ) func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) {
@@ -386,7 +386,7 @@ func onOwnHostOnly(
 	}
 }
 
-// answerEnded answers commands that are fine with an allocation which has ended, or is unknown.
+// answerEnded answers commands that accept an ended or unknown allocation.
 func (s *allocationService) answerEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
 	if err == nil {
 		return wire.AllocationMessage(&a), nil
@@ -407,8 +407,8 @@ func (s *allocationService) answerEnded(ctx context.Context, id ledger.ID, a led
 	return wire.AllocationMessage(&a), nil
 }
 
-// describeEnded makes of "not live" what is known: that the allocation has ended, and how, or that
-// there never was one.
+// describeEnded replaces the error "not live": the allocation has ended, and how, or it never
+// existed.
 func (s *allocationService) describeEnded(ctx context.Context, id ledger.ID, err error, want string) error {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return err

@@ -17,7 +17,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Attach carries orders to a host's agent.
+// Attach streams orders to a host's agent.
 func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, answers *connect.ServerStream[bursarv1.AttachResponse]) error {
 	if err := isOwnHost(ctx, req.GetHostId(), "take the orders"); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *hostService) Attach(ctx context.Context, req *bursarv1.AttachRequest, a
 	})
 }
 
-// Answer takes over what became of an order.
+// Answer takes an agent's result of an order.
 func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
 	if err := isOwnHost(ctx, req.GetHostId(), "answer the orders"); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 	return answer, nil
 }
 
-// isNewest refuses an agent of a host that is not known, and one that a newer agent has replaced.
+// isNewest refuses an agent of an unknown host, and an agent that a newer one has replaced.
 func (s *hostService) isNewest(ctx context.Context, host string, incarnation uint64) error {
 	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.MayAttach(host, incarnation)
@@ -92,7 +92,7 @@ func (s *hostService) isNewest(ctx context.Context, host string, incarnation uin
 	return err
 }
 
-// isOwnHost refuses an agent that speaks for another host than its own.
+// isOwnHost refuses an agent that speaks for a host other than its own.
 func isOwnHost(ctx context.Context, host, what string) error {
 	actor := auth.ActorOf(ctx)
 	if actor.Effective() == identity.Agent && actor.Host != host {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// batchBytes is how much of a batch is held back. A slow reader keeps it until it takes that, or is
-// cut off.
+// batchBytes is how much of a batch the writer buffers. The buffer lives until a slow reader takes
+// it or is cut off.
 const batchBytes = 16 << 10
 
 // batchWriter writes the answers of a stream. Connect sends each message with a flush of its own;
@@ -16,7 +16,7 @@ type batchWriter struct {
 	http.ResponseWriter
 
 	batching bool
-	held     *[]byte // what is held back; nil outside of a batch
+	held     *[]byte // the buffered messages; nil outside of a batch
 	err      error   // why the rest of a batch cannot be written
 }
 
@@ -35,8 +35,8 @@ func withBatches(next http.Handler) http.Handler {
 	})
 }
 
-// sendTogether sends what send sends in one piece, or in several if it is large. Without
-// withBatches each message is sent alone.
+// sendTogether runs send and sends its messages in one piece, or in several pieces if they are
+// large. Without withBatches each message is sent alone.
 func sendTogether(ctx context.Context, send func() error) error {
 	w, ok := ctx.Value(batchWriterKey{}).(*batchWriter)
 	if !ok {
@@ -55,7 +55,7 @@ func (w *batchWriter) begin() {
 	w.held, _ = batchBuffers.Get().(*[]byte)
 }
 
-// end sends what is held back.
+// end sends the buffer and ends the batch.
 func (w *batchWriter) end() error {
 	w.pass()
 	w.batching = false
@@ -65,7 +65,7 @@ func (w *batchWriter) end() error {
 	return w.err
 }
 
-// pass writes what is held back.
+// pass writes the buffer.
 func (w *batchWriter) pass() {
 	if w.err == nil && len(*w.held) > 0 {
 		_, w.err = w.ResponseWriter.Write(*w.held)
@@ -73,7 +73,7 @@ func (w *batchWriter) pass() {
 	*w.held = (*w.held)[:0]
 }
 
-// Write writes, or holds back within a batch.
+// Write writes p, or buffers it within a batch.
 func (w *batchWriter) Write(p []byte) (int, error) {
 	if !w.batching {
 		return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
@@ -91,12 +91,12 @@ func (w *batchWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush sends what was written, but not within a batch.
+// Flush flushes the response. Within a batch it does nothing.
 func (w *batchWriter) Flush() {
 	if !w.batching {
 		_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write finds out
 	}
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap gives http.ResponseController the underlying writer.
 func (w *batchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

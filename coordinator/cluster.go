@@ -26,8 +26,8 @@ type clusterService struct {
 	started ledger.Instant
 	self    func() string // its own URL
 	peers   *forward.Peers
-	warn    func() []string // what is wrong at the moment
-	// audited is an audit. All who ask while it is made share it.
+	warn    func() []string // current warnings
+	// audited returns an audit. Callers share an audit that is under way.
 	audited func() (commit.AuditResult, error)
 }
 
@@ -69,7 +69,7 @@ func historyMessage(size *commit.HistorySize) *bursarv1.HistorySize {
 	return &bursarv1.HistorySize{Allocations: size.Rows, Bytes: size.Bytes}
 }
 
-// enginesWarnings says that engines use more than they are entitled to, and that hosts take no
+// enginesWarnings warns of engines that use more than their entitlement, and of hosts that take no
 // more engines.
 func enginesWarnings(c *ledger.Counts) (list []string) {
 	if c.OverUsers > 0 {
@@ -85,8 +85,7 @@ func enginesWarnings(c *ledger.Counts) (list []string) {
 	return list
 }
 
-// sharedWarnings says which hosts are on one machine. As with fullWarnings, an agent does not get
-// it.
+// sharedWarnings warns of hosts that are on one machine. Like fullWarnings it tells agents nothing.
 func sharedWarnings(to identity.Actor, shared [][]string) (list []string) {
 	if to.Host != "" {
 		return nil
@@ -100,14 +99,14 @@ func sharedWarnings(to identity.Actor, shared [][]string) (list []string) {
 // mostOnOneMachine bounds how many hosts of one machine a warning names.
 const mostOnOneMachine = 16
 
-// onOneMachine is what is wrong with that, and what would be right.
+// onOneMachine describes the fault of sharedWarnings and its remedy.
 const onOneMachine = "each gives away what it sees of it; want one agent, or a capacity in each agent.yaml that is its part"
 
-// mostFull bounds how many callers stand among the warnings that have nearly as much as they may.
+// mostFull bounds the callers that fullWarnings names.
 const mostFull = 20
 
-// fullWarnings names the callers whose next requests may be refused. Only an actor who may see all
-// allocations gets it: an agent may see those of its host.
+// fullWarnings names the callers whose next requests may be refused. Only actors who may see all
+// allocations get these warnings. An agent may see only the allocations of its host.
 func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string) {
 	if to.Host != "" {
 		return nil
@@ -119,7 +118,7 @@ func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string
 	return commit.AtMost(list, mostFull, "bursar_callers_full counts them")
 }
 
-// standby is what a coordinator knows that does not lead.
+// standby returns the status of a coordinator that does not lead.
 func (s *clusterService) standby() *bursarv1.StatusResponse {
 	known, _ := s.peers.Leader()
 	res := &bursarv1.StatusResponse{
@@ -135,7 +134,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 	return res
 }
 
-// addressOf is HOST:PORT of a URL.
+// addressOf returns HOST:PORT of a URL.
 func addressOf(base string) string {
 	if u, err := url.Parse(base); err == nil {
 		return u.Host

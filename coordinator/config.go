@@ -30,24 +30,24 @@ type Config struct {
 	// configured. Default 127.0.0.1:7070. An address that is not a loopback address needs TLS, and
 	// Identities or TLS.ClientCA. Without them it is refused, unless Insecure is set.
 	Listen string `yaml:"listen" reload:"start"`
-	// Insecure allows Listen to be an address of a network without TLS. Without Identities and
-	// TLS.ClientCA everybody who can connect may then do everything, as anybody. Status and the log
-	// warn of it.
+	// Insecure allows Listen to be a network address without TLS. Without Identities and
+	// TLS.ClientCA, everybody who can connect may then do everything and act as any user. Status
+	// and the log warn of it.
 	Insecure bool `yaml:"insecure" reload:"start"`
-	// TLS is the server's certificate, and the CA of certificates by which clients are known.
+	// TLS is the server's certificate, and the CA of the client certificates that it accepts.
 	TLS credential.ServerTLS `yaml:"tls" reload:"start"`
-	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token
-	// create writes it. If it is set, nobody else may call, also not over loopback. A changed file
-	// is in force within 2 s, all of it or nothing. Default: none. Then root and the user that the
-	// coordinator runs as may do everything over loopback, and other users of the machine what is
-	// their own.
+	// Identities is a file of permitted callers with the SHA-256 of their tokens; bursar token
+	// create writes it. If it is set, nobody else may call, not even over loopback. A changed file
+	// comes into force within 2 s, all of it or nothing. Default: none. Then root and the
+	// coordinator's own user may do everything over loopback, and other users of the machine may
+	// act only for themselves.
 	Identities string `yaml:"identities" reload:"start"`
-	// Peers is how this coordinator shows itself to the other coordinators, and how it knows them.
+	// Peers is how this coordinator and the other coordinators authenticate to each other.
 	Peers Peers `yaml:"peers" reload:"start"`
-	// AuditLog is a file. It takes a line of JSON for every call that is refused because of its
-	// caller, and for every call that administers. It is made with mode 0600; if it is moved away,
-	// it is made again. If root writes it, the file and the folders above it must be root's.
-	// Default: the records go to the log, with audit=true.
+	// AuditLog is a file. It gets a line of JSON for every call that is refused because of its
+	// caller, and for every administrative call. Its mode is 0600. If it is moved away, it is made
+	// again. If root writes it, the file and the folders above it must be root's. Default: the
+	// records go to the log, with audit=true.
 	AuditLog string `yaml:"auditLog" reload:"start"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one,
 	// such as https://rm-1:7070. Default: the address in Listen; if that is every address of the
@@ -57,44 +57,45 @@ type Config struct {
 	// Cluster names the coordinators that share a store and an election: letters, digits, - and _.
 	// Default bursar.
 	Cluster string `yaml:"cluster" reload:"start"`
-	// ReplacesStores are the ids of stores that this one has taken the place of, at most 16. Agents
-	// that belong to one of them come over to this store. It is needed after "bursar store copy",
+	// ReplacesStores are the ids of stores that this one has replaced, at most 16. Agents that
+	// belong to one of them change over to this store. It is needed after "bursar store copy",
 	// which prints the id, until all agents have called once. Default: none.
 	ReplacesStores []string `yaml:"replacesStores" reload:"start"`
-	// Store is where the rows are: postgres://… of a database that several coordinators share, or
-	// the path of a file for one alone. Default: bursar.db in DataDir.
+	// Store is the place of the rows: postgres://… of a database that several coordinators share,
+	// or the path of a file for a single coordinator. Default: bursar.db in DataDir.
 	Store string `yaml:"store" reload:"start"`
-	// StoreFile is a file that holds what Store would, so that a password in it is neither in this
-	// file nor in the environment. Only its owner may read it.
+	// StoreFile is a file with the value of Store. A password in it is then neither in this file
+	// nor in the environment. Only its owner may read it.
 	StoreFile string `yaml:"storeFile" reload:"start"`
-	// Election is how coordinators agree on who leads: "consul", or "alone" if there is only one.
-	// Default: consul if the store is a database, else alone.
+	// Election is how coordinators elect a leader: "consul", or "alone" if there is only one.
+	// Default: consul if the store is a database, otherwise alone.
 	Election string `yaml:"election" reload:"start"`
-	// ElectionTTL is how long a leader that has stopped working keeps the others from leading. With
-	// a shorter time the pause is shorter when a machine is lost. With a longer time a leader stays
-	// through a longer pause of its process, of the network or of Consul. Default 3 s, at least 2
+	// ElectionTTL is how long a leader that has stopped working keeps the others from leading. A
+	// shorter time shortens the pause after the loss of a machine. With a longer time a leader
+	// survives a longer pause of its process, of the network or of Consul. Default 3 s, at least 2
 	// s.
 	ElectionTTL time.Duration `yaml:"electionTTL" reload:"start"`
-	// Consul is where coordinators agree on who leads, and where agents and clients find them.
+	// Consul is the Consul in which coordinators elect a leader, and in which agents and clients
+	// find them.
 	Consul consul.Config `yaml:"consul" reload:"start"`
-	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator. If
-	// the coordinator runs as root, the directory and all that is in it must be root's, and nobody
-	// else may write to it or to the folders above it. None of the store's files may be a symbolic
-	// link.
+	// DataDir is the directory of the embedded store's file. Default /var/lib/bursar/coordinator.
+	// If the coordinator runs as root, the directory and everything in it must be root's, and
+	// nobody else may write to it or to the folders above it. None of the store's files may be a
+	// symbolic link.
 	DataDir string `yaml:"dataDir" reload:"start"`
-	// Placement is how a host is chosen for requests that name none: "spread" (default) or
-	// "binpack".
+	// Placement is how the coordinator chooses a host for requests that name none: "spread"
+	// (default) or "binpack".
 	Placement string `yaml:"placement" reload:"start"`
 
-	// QuotaFiles are files of rules. They are read at the start and whenever they change. At the
-	// start a wrong file is refused; later a wrong file changes nothing.
+	// QuotaFiles are files of rules. They are read at the start and after every change. A wrong
+	// file is refused at the start; later it changes nothing.
 	QuotaFiles []string `yaml:"quotaFiles" reload:"live"`
-	// QuotaPoll is how often the coordinator looks whether they have changed. Default 2 s.
+	// QuotaPoll is how often the coordinator checks the files for changes. Default 2 s.
 	QuotaPoll time.Duration `yaml:"quotaPoll" reload:"start"`
-	// Dimensions are custom dimensions that rules may be for before a host has them, such as gpu or
-	// a license. A rule for another one is refused unless it is forced, because its name may be
-	// misspelt; in QuotaFiles it is a warning. What hosts and the queues of external clusters have
-	// need not be named here. Default: none.
+	// Dimensions are custom dimensions, such as gpu or a license, that rules may use before a host
+	// has them. A rule for another dimension is refused unless it is forced, because its name may
+	// be misspelt; in QuotaFiles it is a warning. Dimensions of hosts and of external queues need
+	// not be named here. Default: none.
 	Dimensions []string `yaml:"dimensions" reload:"start"`
 	// JoinCordoned makes hosts that register for the first time join cordoned: they get no engines
 	// until an operator uncordons them. Default false.
@@ -110,9 +111,9 @@ type Config struct {
 	// Labels are rules for the labels of every request. They are applied before everything else.
 	Labels label.Rules `yaml:"labels" reload:"start"`
 	// KnownLabels are the keys that labels of requests may have, next to the well-known ones (user,
-	// creator, engineType, tenant, cluster, queue) and those that the label rules name. A request
-	// with another key is refused, and so is a rule, unless it is forced. Default: none, any key is
-	// taken.
+	// creator, engineType, tenant, cluster, queue) and the keys in the label rules. A request with
+	// another key is refused, and so is a rule, unless it is forced. Default: none, any key is
+	// accepted.
 	KnownLabels []string `yaml:"knownLabels" reload:"start"`
 	// LogLevel is how much is logged: debug, info, warn or error. The flag --log-level overrides
 	// it. Default info.
@@ -124,20 +125,20 @@ type Config struct {
 	Output  Output  `yaml:"output"`
 }
 
-// Times are the ledger's.
+// Times are the ledger's times.
 type Times struct {
 	// ReservationTTL is how long a grant holds without Confirm if the request does not say. A
-	// longer time helps slow launchers, but a dead one keeps its grant for as long. Default 2 min.
+	// longer time helps slow launchers, but a dead launcher keeps its grant as long. Default 2 min.
 	ReservationTTL time.Duration `yaml:"reservationTTL"`
 	// Interval is the least time between two reports of a host. With a shorter time the coordinator
 	// sees the end of an engine and the real load sooner, and coordinator and agents do more work.
 	// Default 5 s.
 	Interval time.Duration `yaml:"interval"`
-	// ReportsPerSecond bounds the reports of all hosts together. If there are many hosts, the
-	// interval grows: to 10 s for 10,000 hosts. Half as many full reports come in a second after a
-	// change of leader. It does not bound the first short reports after that: agents that follow
-	// Consul send one within a fifth of their interval, 1 s at least. A report took 0.23 to 0.36 ms
-	// of CPU time on a busy machine. Default 1000.
+	// ReportsPerSecond bounds the reports of all hosts together. With many hosts the interval
+	// grows: to 10 s for 10,000 hosts. After a change of leader half as many full reports come each
+	// second. The bound does not apply to the first short reports after the change: agents that
+	// follow Consul send one within a fifth of their interval, 1 s at least. A report took 0.23 to
+	// 0.36 ms of CPU time on a busy machine. Default 1000.
 	ReportsPerSecond int `yaml:"reportsPerSecond"`
 	// SuspectAfter is a number of intervals. A host that has not reported for so many is suspect:
 	// it gets no new grants. Default 3.
@@ -145,9 +146,9 @@ type Times struct {
 	// LostAfter is how long a host may be silent before its allocations are given up. Default 5
 	// min.
 	LostAfter time.Duration `yaml:"lostAfter"`
-	// StarvationAfter is how long other requests may pass a waiting one. After that, what its
-	// account frees is held for it. A shorter time is fairer to large requests, and leaves more
-	// unused. Default 30 s.
+	// StarvationAfter is how long other requests may pass a waiting request. After that, resources
+	// that its account frees are held for it. A shorter time is fairer to large requests, and
+	// leaves more unused. Default 30 s.
 	StarvationAfter time.Duration `yaml:"starvationAfter"`
 	// CallerGrace is how long a waiting request keeps its place when its caller has gone away.
 	// Default 10 s.
@@ -159,7 +160,7 @@ type Times struct {
 	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
-// ledger is the part of a configuration that is the ledger's, with what it has to know of kinds of
+// ledger returns the ledger's configuration. It includes the ledger's facts about the kinds of
 // external clusters.
 func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
@@ -175,42 +176,43 @@ func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	}
 }
 
-// Limits bound what callers can make a coordinator hold.
+// Limits bound the memory and the work that callers can cause.
 type Limits struct {
-	// Queue is how many commands of one caller may wait for the loop. All callers together may
-	// have four times as many. If there are more, they are refused with RESOURCE_EXHAUSTED, and may
-	// be sent again. Callers take turns, so nobody waits for all commands of another. Default 8192.
+	// Queue is how many commands of one caller may wait for the loop. All callers together may have
+	// four times as many. Further commands are refused with RESOURCE_EXHAUSTED, and may be sent
+	// again. Callers take turns, so nobody waits for all commands of another. Default 8192.
 	Queue int `yaml:"queue"`
 	// Batch is how many commands one commit may cover. A commit covers fewer if they took 1 ms or
-	// changed rows of 256 KiB. With more, each caller waits for the whole batch. Default 1024.
+	// changed 256 KiB of rows. With more commands, each caller waits for the whole batch. Default
+	// 1024.
 	Batch int `yaml:"batch"`
 	// CommitTimeout is how long a commit may take. After that its outcome is unknown, and the
-	// coordinator begins a new leadership or gives the lead away. With a shorter time the pause is
-	// shorter when the leader cannot reach its database. With a longer time a slow database ends no
+	// coordinator begins a new leadership or gives up the lead. A shorter time shortens the pause
+	// when the leader cannot reach its database. With a longer time a slow database ends no
 	// leadership. Default 5 s.
 	CommitTimeout time.Duration `yaml:"commitTimeout"`
 	// MessageBytes is the largest request that applies rules (QuotaService/Apply), decompressed.
 	// Other requests have 128 KiB at most. Default 1 MiB.
 	MessageBytes resource.Size `yaml:"messageBytes"`
-	// SyncBytes is the largest report of a host, decompressed: an engine takes about 1 KiB in a
-	// full one. Default 16 MiB.
+	// SyncBytes is the largest report of a host, decompressed. In a full report an engine takes
+	// about 1 KiB. Default 16 MiB.
 	SyncBytes resource.Size `yaml:"syncBytes"`
 	// CallerWaiting is how many requests of one caller may wait for resources at a time. All
-	// callers together may have four times as many. One takes some 20 KiB. If there are more, they
-	// are refused with RESOURCE_EXHAUSTED, and may be sent again. Default 4096.
+	// callers together may have four times as many. A waiting request takes some 20 KiB. Further
+	// requests are refused with RESOURCE_EXHAUSTED, and may be sent again. Default 4096.
 	CallerWaiting int `yaml:"callerWaiting"`
 	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one
-	// caller may take, in bytes. All callers of one host's agent may together have as much, and
-	// each of them half of it. Beyond this bound new requests are refused with RESOURCE_EXHAUSTED.
-	// A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Each queue of its external
-	// parts, each queue above those, and what a user has of one, counts with 1.5 KiB more.
-	// Default 256 MiB: some 100,000 allocations.
+	// caller may take, in bytes. The same bound holds for all callers of one host's agent together,
+	// and half of it for each of them. Beyond this bound new requests are refused with
+	// RESOURCE_EXHAUSTED. A usual allocation counts as 2.2 to 3 KiB, the largest as 18 KiB. Each
+	// queue of its external parts, each queue above those, and each user's share of a queue adds
+	// 1.5 KiB. Default 256 MiB: some 100,000 allocations.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
-	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls
-	// further behind is cut off. One takes about 1 KiB. Default 16384.
+	// WatchEvents is how many changes the coordinator keeps, so that watchers can resume. A watcher
+	// that falls further behind is cut off. A change takes about 1 KiB. Default 16384.
 	WatchEvents int `yaml:"watchEvents"`
-	// WatchBytes is how much memory these changes may take, in bytes: if they are large, fewer are
-	// kept. Default 32 MiB.
+	// WatchBytes is how much memory these changes may take, in bytes. If changes are large, fewer
+	// are kept. Default 32 MiB.
 	WatchBytes resource.Size `yaml:"watchBytes"`
 	// MetricAccounts is how many quota accounts, hosts and queues (so many of each) get metrics of
 	// their own: those whose names come first in the alphabet. Default 200.
@@ -220,21 +222,21 @@ type Limits struct {
 	Shutdown time.Duration `yaml:"shutdown"`
 }
 
-// History says how long what has ended can be looked up.
+// History bounds the history of ended allocations.
 type History struct {
-	// Retention is how long an allocation that has ended can be looked up. Default 30 days. It is
-	// at least Times.RequestRetention, so that a repeated request finds its answer.
+	// Retention is how long an ended allocation can be looked up. Default 30 days. It is at least
+	// Times.RequestRetention, so that a repeated request finds its answer.
 	Retention time.Duration `yaml:"retention"`
 	// CallerBytes is how much of the history one caller may have, in bytes. Beyond it the caller's
-	// own oldest allocations are deleted first. If those that ended within Times.RequestRetention
-	// take more than this, new requests of the caller are refused. A usual allocation takes about
-	// 800 bytes. Default 3 GiB.
+	// own oldest allocations are deleted first. If the allocations that ended within
+	// Times.RequestRetention take more than this, new requests of the caller are refused. A usual
+	// allocation takes about 800 bytes. Default 3 GiB.
 	CallerBytes resource.Size `yaml:"callerBytes"`
-	// PruneEvery is how often the coordinator looks for what is beyond these bounds, and deletes it
-	// in small steps. Default 10 s.
+	// PruneEvery is how often the coordinator deletes allocations beyond these bounds, in small
+	// steps. Default 10 s.
 	PruneEvery time.Duration `yaml:"pruneEvery"`
-	// PruneStep is the size of a step, in allocations; steps follow each other while there is
-	// more. Default 500.
+	// PruneStep is the number of allocations in a step. Steps follow each other until none are
+	// left. Default 500.
 	PruneStep int `yaml:"pruneStep"`
 }
 
@@ -242,13 +244,13 @@ func (h History) bounds() commit.HistoryBounds {
 	return commit.HistoryBounds{Retention: h.Retention, CallerBytes: int64(h.CallerBytes), PruneEvery: h.PruneEvery, PruneStep: h.PruneStep}
 }
 
-// The ways to agree on who leads.
+// The values of Config.Election.
 const (
 	ElectionConsul = "consul"
 	ElectionAlone  = "alone"
 )
 
-// ConfigError names the field of a configuration that cannot be used.
+// ConfigError names the wrong field of a configuration.
 type ConfigError struct {
 	Field, Value, Want string
 }
@@ -266,8 +268,8 @@ func orDefault[T comparable](value, standard T) T {
 	return value
 }
 
-// WithDefaults returns the configuration with every default filled in, except those of Times,
-// which are the ledger's.
+// WithDefaults returns the configuration with every default filled in, except for Times: the ledger
+// has those defaults.
 func (c Config) WithDefaults() Config {
 	c.Listen = orDefault(c.Listen, "127.0.0.1:7070")
 	c.Cluster = orDefault(c.Cluster, "bursar")
@@ -299,8 +301,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports the first field that cannot be used, as a *ConfigError, after the defaults were
-// filled in.
+// Validate fills in the defaults and reports the first wrong field as a *ConfigError.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := c.checkTrust(); err != nil {
@@ -341,7 +342,7 @@ func (c Config) checkDimensions() error {
 	return nil
 }
 
-// checkLeast refuses numbers with which a coordinator could not do its work.
+// checkLeast refuses numbers that are too small for a coordinator to work.
 func (c Config) checkLeast() error {
 	const shortest = time.Millisecond
 	for name, d := range map[string]time.Duration{
@@ -381,11 +382,11 @@ func (c Config) checkLeast() error {
 }
 
 const (
-	// leastSyncBytes is a report of 1,000 usual engines.
+	// leastSyncBytes is the size of a report of 1,000 usual engines.
 	leastSyncBytes = 1 << 20
 	// leastBytes is room for some of the largest rows.
 	leastBytes = 64 << 10
-	// leastHistoryBytes is that of some that are usual.
+	// leastHistoryBytes is room for some usual rows.
 	leastHistoryBytes = 16 << 10
 )
 
@@ -427,7 +428,7 @@ func (c Config) checkPlace() error {
 	return nil
 }
 
-// advertised is the URL at which others reach a coordinator that serves at an address.
+// advertised returns the URL at which others reach a coordinator that serves at an address.
 func (c Config) advertised(address string) string {
 	if base, err := discovery.ParseURL(c.Advertise); err == nil {
 		return base

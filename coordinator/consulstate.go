@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 )
 
-// consulState shows how the election finds Consul, in metrics and to callers. It shows nothing
-// if no Consul elects this coordinator. Many goroutines may use it.
+// consulState reports the election's state of Consul in metrics and to callers. Without an election
+// through Consul it reports nothing. Many goroutines may use it.
 type consulState struct {
 	known atomic.Pointer[func() election.ConsulState]
 
@@ -31,14 +31,14 @@ func newConsulState(r prometheus.Registerer) *consulState {
 	return s
 }
 
-// watch takes the election, if it knows Consul.
+// watch attaches the election if it uses Consul.
 func (s *consulState) watch(e election.Election) {
 	if asks, knows := e.(interface{ Consul() election.ConsulState }); knows {
 		s.known.Store(new(asks.Consul))
 	}
 }
 
-// fault is why Consul elects nobody; nil: it can, or there is none.
+// fault returns why Consul elects no leader; nil if it can, or if Consul is not used.
 func (s *consulState) fault() error {
 	if state := s.known.Load(); state != nil {
 		return (*state)().Fault
@@ -46,8 +46,7 @@ func (s *consulState) fault() error {
 	return nil
 }
 
-// because adds Consul's fault to an error that is about the leader. If there is none, the error
-// stays as it is.
+// because adds Consul's fault, if there is one, to an error about the leader.
 func (s *consulState) because(err error) error {
 	if fault := s.fault(); fault != nil && err != nil {
 		return fmt.Errorf("%w: %w", err, fault)

@@ -32,20 +32,21 @@ type engineService struct {
 	readers     logReaders
 }
 
-// maxLaunchBytes bounds what is to be executed, encoded, with its secrets: without these it is a
-// row of the store until then, and with them an order that waits for its agent.
+// maxLaunchBytes bounds an encoded launch with its secrets. The launch without its secrets is a row
+// of the store until the agent gets it. The launch with its secrets is an order that waits for its
+// agent.
 const maxLaunchBytes = 64 << 10
 
-// retryPatience is how long a caller that wants an engine at once waits for a host if the launch
-// has failed on another one.
+// retryPatience is the shortest wait for another host after a launch has failed, even if the caller
+// did not want to wait.
 const retryPatience = 30 * time.Second
 
-// Launch is served by agents alone.
+// Launch is unimplemented here: only agents launch.
 func (s *engineService) Launch(context.Context, *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("a coordinator launches no engine on a host: want Start, or Launch of the host's agent"))
 }
 
-// Start makes a request with a launch, and waits until its engine can be used.
+// Start allocates with a launch, and waits until the engine can be used.
 func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (*bursarv1.StartResponse, error) {
 	command, err := s.command(ctx, req)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (
 	return nil, s.withTries(ctx, last, err)
 }
 
-// withTries adds to the refusal of a further try why those before it have failed.
+// withTries adds the failures of the earlier tries to the refusal of a further try.
 func (s *engineService) withTries(ctx context.Context, id ledger.ID, refused error) error {
 	if id == 0 || ctx.Err() != nil {
 		return refused
@@ -104,7 +105,7 @@ func (s *engineService) isAgain(ctx context.Context, command *ledger.AllocateCom
 	return id != 0 && id != a.ID, err
 }
 
-// ended answers for an engine that has ended: it could be used before, or not.
+// ended answers for an ended engine: the answer depends on whether the engine was usable before.
 func (s *engineService) ended(ctx context.Context, id ledger.ID) (*bursarv1.StartResponse, error) {
 	a, err := s.allocations.getEnded(ctx, id)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *engineService) ended(ctx context.Context, id ledger.ID) (*bursarv1.Star
 	return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// startError says that no engine can be used.
+// startError reports that an engine did not start.
 type startError struct{ allocation ledger.Allocation }
 
 // Error names each try once: the reason of an allocation is usually that of its last try.
@@ -138,14 +139,14 @@ func (e *startError) Error() string {
 	return text.String()
 }
 
-// Wait answers when an engine is ready or has ended, or its main process has.
+// Wait answers when an engine is ready, the engine has ended, or its main process has ended.
 func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
 	id, err := wire.ParseID("id", req.GetId())
 	if err != nil {
 		return nil, err
 	}
 	if _, err := s.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id.String()}); err != nil {
-		return nil, err // it is unknown, or of another host than the caller's
+		return nil, err // the allocation is unknown, or of another host than the caller's
 	}
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if req.GetTimeout() != nil {
@@ -181,7 +182,7 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 	}
 }
 
-// command is the ledger's form of a request with a launch.
+// command converts a request with a launch to the ledger's form.
 func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest) (ledger.AllocateCommand, error) {
 	if err := checkStart(req); err != nil {
 		return ledger.AllocateCommand{}, err
@@ -203,7 +204,7 @@ func (s *engineService) command(ctx context.Context, req *bursarv1.StartRequest)
 	return command, wire.InField("request.", err)
 }
 
-// launchOf is the ledger's form of a launch. The same launch has the same bytes.
+// launchOf converts a launch to the ledger's form. The same launch has the same bytes.
 func launchOf(req *bursarv1.StartRequest) (*ledger.LaunchRequest, error) {
 	spec := req.GetLaunch()
 	record := &storev1.LaunchRecord{Spec: spec}
@@ -223,7 +224,7 @@ func launchOf(req *bursarv1.StartRequest) (*ledger.LaunchRequest, error) {
 	}, nil
 }
 
-// programOf is the name under which people know what is executed.
+// programOf returns the program's name for display.
 func programOf(spec *bursarv1.LaunchSpec) string {
 	if len(spec.GetScript()) > 0 {
 		return "script"
@@ -231,7 +232,7 @@ func programOf(spec *bursarv1.LaunchSpec) string {
 	return path.Base(spec.GetCommand()[0])
 }
 
-// checkStart refuses what the rules of the contract cannot say.
+// checkStart does the checks that the validation rules of the contract cannot express.
 func checkStart(req *bursarv1.StartRequest) error {
 	spec, request := req.GetLaunch(), req.GetRequest()
 	switch {

@@ -37,8 +37,8 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, core.DescribeEnd(&e.Allocation), e.Want)
 }
 
-// rpcError is the one place in which errors become what callers see: a canonical code, the error's
-// words, and a typed detail if a caller may want to decide on it.
+// rpcError is the one place that maps errors to RPC errors: a canonical code, the error's text, and
+// a typed detail for errors on which a caller may decide.
 func rpcError(err error) error {
 	if err == nil {
 		return nil
@@ -64,8 +64,7 @@ func rpcError(err error) error {
 }
 
 func classify(err error) (connect.Code, proto.Message) {
-	// First, because of what it wraps: why the store did not take a batch may name a field of
-	// another caller's command.
+	// First, because the store's error that it wraps may name a field of another caller's command.
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return connect.CodeUnavailable, nil
 	}
@@ -139,11 +138,10 @@ func outputCode(err error) connect.Code {
 }
 
 const (
-	// fullFor is how long a caller who has too much must wait before it tries again: some of it
-	// must have ended.
+	// fullFor is the retry delay of a caller that has too much: some of it must end first.
 	fullFor = 30 * time.Second
-	// busyFor is the same for one of whom too many commands wait: the loop takes thousands in that
-	// time.
+	// busyFor is the retry delay of a caller with too many queued commands: the loop takes
+	// thousands in that time.
 	busyFor = 200 * time.Millisecond
 )
 
@@ -162,7 +160,8 @@ func tryAgain(err error) time.Duration {
 	}
 }
 
-// isFull reports whether a caller is refused for what it has in the ledger or in the history.
+// isFull reports whether a caller is refused because of its allocations in the ledger or the
+// history.
 func isFull(err error) bool {
 	_, history := errors.AsType[*commit.HistoryFullError](err)
 	_, live := errors.AsType[*ledger.LiveFullError](err)

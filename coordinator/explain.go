@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Explain says what a request would meet, or why one waits.
+// Explain predicts the decision on a request, or tells why a request waits.
 func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
 	switch {
 	case req.GetId() != "" && req.GetRequest() != nil:

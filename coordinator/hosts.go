@@ -63,7 +63,8 @@ func (s *hostService) Uncordon(ctx context.Context, req *bursarv1.UncordonReques
 	return &bursarv1.UncordonResponse{Host: m}, err
 }
 
-// Drain cordons a host and tells its agent. What is left after the deadline is stopped.
+// Drain cordons a host and notifies its agent. Engines that still run at the deadline are
+// stopped.
 func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*bursarv1.DrainResponse, error) {
 	var deadline *time.Duration
 	if req.GetDeadline() != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// A caller knows an engine by the id that the answer to its request named, which is that of the
-// first try. The ended allocation of a try names its successor, so any try's id leads to the last
-// try, which is the one that calls about an engine are for. Rights are checked on that one.
+// A caller knows an engine by the id in the answer to its request, which is the id of the first
+// try. The ended allocation of a try names its successor, so any try's id leads to the last try.
+// Calls about an engine act on its last try, and rights are checked there.
 
-// successorOf is the allocation of the next try; 0: there is none.
+// successorOf returns the allocation of the next try; 0 if there is none.
 func successorOf(a *ledger.Allocation) ledger.ID {
 	if launch := a.Launch(); launch != nil {
 		return launch.Successor
@@ -20,8 +20,8 @@ func successorOf(a *ledger.Allocation) ledger.ID {
 	return 0
 }
 
-// onLastTry does a command for the last try of an engine, by the id of any try, and returns the
-// last try's id. The command's error is a *ledger.NotFoundError for an allocation that has ended.
+// onLastTry runs a command on the last try of an engine. id may be that of any try; the returned id
+// is the last try's. The command's error is a *ledger.NotFoundError for an ended allocation.
 func onLastTry[T any](ctx context.Context, s *allocationService, id ledger.ID, command func(id ledger.ID) (T, error)) (T, ledger.ID, error) {
 	for {
 		result, err := command(id)
@@ -30,14 +30,14 @@ func onLastTry[T any](ctx context.Context, s *allocationService, id ledger.ID, c
 		}
 		row, failed := s.ended(ctx, id)
 		next := successorOf(&row)
-		if failed != nil || next <= id { // ids rise, so this ends whatever a store says
+		if failed != nil || next <= id { // ids rise, so this ends even if a store is wrong
 			return result, id, err
 		}
 		id = next
 	}
 }
 
-// ofLastTry names the try that an error is about, if it is another one than was asked for.
+// ofLastTry names the try that an error is about, if the caller asked for another one.
 func ofLastTry(asked, last ledger.ID, err error) error {
 	if err == nil || asked == last {
 		return err
@@ -45,7 +45,7 @@ func ofLastTry(asked, last ledger.ID, err error) error {
 	return fmt.Errorf("the engine of allocation %s was tried again as %s: %w", asked, last, err)
 }
 
-// lastTryOf follows an allocation that was read to the last try that is known.
+// lastTryOf follows an allocation to the last known try.
 func (s *allocationService) lastTryOf(ctx context.Context, allowStale bool, a ledger.Allocation) (ledger.Allocation, error) {
 	for next := successorOf(&a); next > a.ID; next = successorOf(&a) {
 		var following ledger.Allocation

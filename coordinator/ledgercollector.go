@@ -15,9 +15,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ledgerCollector reads the metrics of the ledger at each scrape. Accounts and hosts beyond a
-// number are left out, so that a wildcard rule floods neither the scrape nor its reader. Get and
-// List have them all.
+// ledgerCollector reads the metrics of the ledger at each scrape. It leaves out accounts and hosts
+// beyond a number, so that a wildcard rule floods neither the scrape nor its reader. Get and List
+// return all of them.
 type ledgerCollector struct {
 	loop *commit.Loop
 	most int
@@ -94,7 +94,7 @@ func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// collectCounts tells what the ledger counts all the time.
+// collectCounts sends the counts that the ledger maintains.
 func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts ledger.Counts) {
 	gauge := gauges(out)
 	gauge(c.remembered, float64(counts.Remembered))
@@ -126,7 +126,7 @@ func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts led
 	gauge(c.heldIdle, float64(counts.HeldIdle.CPU()), resource.CPU)
 }
 
-// gauges returns what sends one gauge.
+// gauges returns a function that sends one gauge.
 func gauges(out chan<- prometheus.Metric) func(d *prometheus.Desc, value float64, labels ...string) {
 	return func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
@@ -214,7 +214,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	c.external(gauge, now, clusters, queues)
 }
 
-// external tells of external clusters and their queues.
+// external sends the metrics of external clusters and their queues.
 func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...string), now ledger.Instant, clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
 	for i := range clusters {
 		cluster := &clusters[i]
@@ -253,8 +253,9 @@ func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...stri
 	}
 }
 
-// labelValue is a name that a request may have made up: as it is if it can be shown, and else
-// quoted. Requests of earlier versions may have any. No two names become one.
+// labelValue makes a metric label of a name, which a request may have invented. A printable name
+// stays as it is; another name is quoted. Requests to earlier versions may have stored any name. No
+// two names have the same label value.
 func labelValue(name string) string {
 	if !strings.HasPrefix(name, `"`) && !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return name

@@ -21,19 +21,19 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// firstMessageTime is how long an agent may take to say which output it sends.
+// firstMessageTime is how long an agent may take until its first message, which names the output.
 const firstMessageTime = 10 * time.Second
 
-// logReaders have output sent to this coordinator.
+// logReaders are the readers of output on this coordinator.
 type logReaders struct {
 	*outputs.Readers
 
 	forwarder *forward.Interceptor
-	// url is where agents find this coordinator; empty: it is alone.
+	// url returns the URL at which agents reach this coordinator; empty if it is the only one.
 	url func() string
 }
 
-// Logs sends output to a reader. Any coordinator does, whoever leads.
+// Logs sends output to a reader. Any coordinator serves it, the leader or another.
 func (s *engineService) Logs(ctx context.Context, req *bursarv1.LogsRequest, answers *connect.ServerStream[bursarv1.LogsResponse]) error {
 	if _, err := wire.ParseID("id", req.GetId()); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *engineService) Logs(ctx context.Context, req *bursarv1.LogsRequest, ans
 	return s.readers.Read(ctx, auth.ActorOf(ctx).ChargedName(), req, &leaderOrder{s}, answers.Send)
 }
 
-// leaderOrder gives orders through the leader, in the name of the caller of ctx.
+// leaderOrder sends orders through the leader in the name of the caller of ctx.
 type leaderOrder struct{ service *engineService }
 
 // URL implements outputs.Order.
@@ -56,7 +56,7 @@ func (o *leaderOrder) Send(ctx context.Context, logs *bursarv1.LogsRequest, tick
 
 // Stop implements outputs.Order.
 func (o *leaderOrder) Stop(ctx context.Context, logs *bursarv1.LogsRequest, ticket []byte) {
-	_, _ = o.ask(ctx, &bursarv1.OrderLogsRequest{Logs: logs, Url: o.URL(), Ticket: ticket, Stop: true}) // an agent that comes all the same finds no reader
+	_, _ = o.ask(ctx, &bursarv1.OrderLogsRequest{Logs: logs, Url: o.URL(), Ticket: ticket, Stop: true}) // if the order is lost, the agent finds no reader
 }
 
 func (o *leaderOrder) ask(ctx context.Context, order *bursarv1.OrderLogsRequest) (*bursarv1.OrderLogsResponse, error) {
@@ -72,8 +72,8 @@ func (o *leaderOrder) ask(ctx context.Context, order *bursarv1.OrderLogsRequest)
 	return response, nil
 }
 
-// OrderLogs has an agent send output to another coordinator, which has passed on its reader's
-// credentials.
+// OrderLogs has an agent send output to another coordinator. That coordinator has passed on its
+// reader's credentials.
 func (s *engineService) OrderLogs(ctx context.Context, req *bursarv1.OrderLogsRequest) (*bursarv1.OrderLogsResponse, error) {
 	info, called := connect.CallInfoForHandlerContext(ctx)
 	if !called || !auth.PassedOn(ctx) || forward.From(info.RequestHeader()) != req.GetUrl() {
@@ -100,7 +100,8 @@ func (s *engineService) orderLogs(ctx context.Context, req *bursarv1.OrderLogsRe
 	return &bursarv1.OrderLogsResponse{HostId: host}, nil
 }
 
-// hostWithOutput is the host of an allocation's engine, if the caller of ctx may see its output.
+// hostWithOutput returns the host of an allocation's engine, if the caller of ctx may see its
+// output.
 func (s *engineService) hostWithOutput(ctx context.Context, text string) (host string, err error) {
 	id, err := wire.ParseID("id", text)
 	if err != nil {
@@ -129,8 +130,8 @@ func (s *engineService) hostWithOutput(ctx context.Context, text string) (host s
 	return a.HostID, nil
 }
 
-// endAfter calls end after a time, in a goroutine of its own, unless it is stopped before. stop
-// reports whether it was; if not, end has returned. It may be called again.
+// endAfter calls end after a time, in a goroutine of its own, unless stop is called before. stop
+// reports whether it prevented the call; if not, end has returned. stop may be called again.
 func endAfter(d time.Duration, end func()) (stop func() bool) {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(d, func() {

@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mismatch keeps why this coordinator does not stand for election though it works: the cluster's
-// store is another than its own. It is not ready then, and says so, until that is mended. It may
-// be used by many goroutines.
+// mismatch holds the reason why a working coordinator does not stand for election: its store is not
+// the cluster's. Until that is mended, the coordinator is not ready and says so. Many goroutines
+// may use it.
 type mismatch struct {
 	err   atomic.Pointer[error] // nil: there is none
 	gauge prometheus.Gauge
@@ -23,7 +23,7 @@ func newMismatch(r prometheus.Registerer) *mismatch {
 	return m
 }
 
-// set takes what an election finds; nil: there is nothing wrong.
+// set stores the election's finding; nil: the store is the cluster's.
 func (m *mismatch) set(err error) {
 	if err == nil {
 		m.err.Store(nil)
@@ -48,8 +48,8 @@ func (m *mismatch) warnings() []string {
 	return nil
 }
 
-// sharedService keeps that another cluster's coordinators are registered in Consul by the name of
-// this one's. It may be used by many goroutines.
+// sharedService holds the fault that another cluster's coordinators are registered in Consul under
+// this cluster's service name. Many goroutines may use it.
 type sharedService struct {
 	err    atomic.Pointer[error] // nil: there are none
 	yields atomic.Bool           // this coordinator does not serve meanwhile
@@ -65,7 +65,7 @@ func newSharedService(r prometheus.Registerer) *sharedService {
 	return s
 }
 
-// set takes the result of an election's look; nil: there is no other cluster.
+// set stores the election's finding; nil: there is no other cluster.
 func (s *sharedService) set(err error, yields bool) {
 	s.yields.Store(yields)
 	if err == nil {
@@ -77,7 +77,7 @@ func (s *sharedService) set(err error, yields bool) {
 	s.gauge.Set(1)
 }
 
-// refusal is why this coordinator does not serve; nil: it may.
+// refusal returns why this coordinator does not serve; nil if it may.
 func (s *sharedService) refusal() error {
 	if err := s.err.Load(); err != nil && s.yields.Load() {
 		return *err

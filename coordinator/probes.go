@@ -22,12 +22,12 @@ import (
 const (
 	// probeTime is how long a probe waits for the loop and the store.
 	probeTime = 5 * time.Second
-	// probeAge is how long the answer of a probe is given again. Nobody needs an identity to ask,
-	// so many probes must cost no more than one.
+	// probeAge is how long a probe repeats its last answer. Probes need no identity, so many probes
+	// must cost no more than one.
 	probeAge = time.Second
 )
 
-// probes answer whether this coordinator works. Anybody may ask.
+// probes answer whether this coordinator works, to callers without an identity, too.
 type probes struct {
 	loop                  *commit.Loop
 	peers                 *forward.Peers
@@ -44,14 +44,14 @@ func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedServic
 	}
 }
 
-// alive says whether the process works at all. ready reports what else is missing: a restart would
-// not help.
+// alive reports whether the loop runs. ready reports the other faults, which a restart would not
+// mend.
 func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
-// ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
-// Another coordinator does not if no leader is known to pass calls on to, if the leader is out of
-// its reach, or if it has another store than the cluster and could not take the lead. If Consul is
-// why, the error says so.
+// ready reports why the coordinator cannot answer calls. A leader cannot if nothing becomes
+// durable. Another coordinator cannot if it knows no leader, if it cannot reach the leader, or if
+// its store is not the cluster's, so that it could not take the lead. If Consul is the cause, the
+// error says so.
 func (p *probes) ready(ctx context.Context) error {
 	if p.loop.IsStopping() {
 		return core.ErrStopping
@@ -74,7 +74,7 @@ func (p *probes) ready(ctx context.Context) error {
 	return err
 }
 
-// following is ready of a coordinator that does not lead.
+// following is ready for a coordinator that does not lead.
 func (p *probes) following() error {
 	route := p.peers.Route()
 	switch {
@@ -94,14 +94,14 @@ func (p *probes) following() error {
 	return core.ErrNotLeading
 }
 
-// sharedProbe is a probe that runs once at a time, for all who ask.
+// sharedProbe runs one probe at a time and shares its answer among all callers.
 type sharedProbe struct {
 	ask     func(context.Context) error
 	clock   core.Steady
 	running singleflight.Group
 
 	mu    sync.Mutex
-	found error          // guarded by mu: by the last one
+	found error          // guarded by mu: the last answer
 	until ledger.Instant // guarded by mu: how long found is given; 0: nothing was found yet
 }
 
@@ -129,8 +129,8 @@ func (p *sharedProbe) probe(ctx context.Context) error {
 	}
 }
 
-// unready is why a coordinator is not ready. Shown says it without paths, addresses and words of
-// other servers, to callers without an identity.
+// unready is the reason why a coordinator is not ready. shown is the reason for callers without an
+// identity: without paths, addresses and words of other servers.
 type unready struct {
 	shown string
 	error

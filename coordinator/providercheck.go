@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// CheckProvider asks a cluster once, through a provider of its own, and says what came of it.
+// CheckProvider asks a cluster once, through a provider of its own, and returns the result.
 func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckProviderRequest) (*bursarv1.CheckProviderResponse, error) {
 	record, configured, err := s.checked(ctx, req.GetProvider())
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	case err != nil:
 		return nil, wrongSetting(err)
 	}
-	// it was looked at, and is of no use any more
+	// The provider served this check only.
 	defer func() { _ = clusters.CatchPanic(opened.Close) }()
 	c := &providerCheck{provider: opened, pace: pace, clock: s.loop.Clock, res: res}
 	c.snapshot(ctx)
@@ -42,8 +42,8 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	return res, nil
 }
 
-// checked is the provider to check: a configured one if the request has kind and cluster alone, or
-// else the one in the request.
+// checked returns the provider to check: a configured one if the request has only kind and cluster,
+// otherwise the one in the request.
 func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (record ledger.ProviderRecord, configured bool, err error) {
 	record = providerRecord(m)
 	record.Source = ledger.SourceAPI
@@ -105,7 +105,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	}
 }
 
-// reportedQueue is a queue as its cluster shows it, without what the ledger has.
+// reportedQueue returns a queue as its cluster reports it, without the ledger's data.
 func reportedQueue(p *bursarv1.Provider, r *ledger.QueueReport, asked ledger.Instant) *bursarv1.Queue {
 	m := wire.ReportMessage(r)
 	m.Kind, m.Cluster, m.SnapshotTime = p.GetKind(), p.GetCluster(), wire.TimeMessage(asked)
@@ -118,12 +118,12 @@ func reportedQueue(p *bursarv1.Provider, r *ledger.QueueReport, asked ledger.Ins
 	return m
 }
 
-// addressLabels name the account of a queue.
+// addressLabels returns the labels that name a queue's account.
 func addressLabels(a resource.Address) map[string]string {
 	return map[string]string{"kind": a.Kind, "cluster": a.Cluster, "path": a.Path, "partition": a.Partition}
 }
 
-// servers asks every server of the cluster what it is.
+// servers asks every server of the cluster for its role and version.
 func (c *providerCheck) servers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.pace.Timeout)
 	defer cancel()

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// PutProvider adds a provider, or replaces the one of its cluster. Its cluster is read at once.
+// PutProvider adds a provider, or replaces the one of its cluster. The coordinator reads the
+// cluster at once.
 func (s *queueService) PutProvider(ctx context.Context, req *bursarv1.PutProviderRequest) (*bursarv1.PutProviderResponse, error) {
 	record := providerRecord(req.GetProvider())
 	record.Source = ledger.SourceAPI
@@ -27,7 +28,7 @@ func (s *queueService) PutProvider(ctx context.Context, req *bursarv1.PutProvide
 	return &bursarv1.PutProviderResponse{Provider: s.providerMessage(&record, nil)}, nil
 }
 
-// checkSettings looks at a provider that came over the API, without asking anybody.
+// checkSettings checks the settings of a provider that came over the API. It asks no server.
 func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 	kind, err := s.pollers.Kinds.Find(record.Kind)
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 	return wrongSetting(s.pollers.Credentials.Check(kind, record.Settings))
 }
 
-// unknownKind refuses what this program has no provider for.
+// unknownKind returns a field error for a kind without a provider in this program.
 func unknownKind(err error) error {
 	if wrong, ok := errors.AsType[*providers.KindError](err); ok {
 		return wire.FieldError("provider.kind", wrong.Kind, wrong.Want())
@@ -56,7 +57,7 @@ func unknownKind(err error) error {
 	return err
 }
 
-// wrongSetting says which field a setting stands in.
+// wrongSetting returns a field error that names the wrong setting.
 func wrongSetting(err error) error {
 	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
 		return wire.FieldError("provider.settings["+wrong.Setting+"]", wrong.Value, wrong.Want)
@@ -74,7 +75,7 @@ func (s *queueService) DeleteProvider(ctx context.Context, req *bursarv1.DeleteP
 	return &bursarv1.DeleteProviderResponse{}, nil
 }
 
-// ListProviders reads all providers, and how they go.
+// ListProviders returns all providers with their health.
 func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvidersRequest) (*bursarv1.ListProvidersResponse, error) {
 	var records []ledger.ProviderRecord
 	clusters := make(map[ledger.ClusterName]ledger.ClusterInfo)
@@ -94,7 +95,8 @@ func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvid
 	return res, nil
 }
 
-// providerMessage is a provider as the API shows it. info is nil if it has just been put.
+// providerMessage returns a provider as the API shows it. info is nil for a provider that has just
+// been put.
 func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledger.ClusterInfo) *bursarv1.Provider {
 	m := &bursarv1.Provider{
 		Kind: record.Kind, Cluster: record.Cluster, Default: record.Default, Settings: maps.Clone(record.Settings), Source: record.Source,
@@ -106,7 +108,7 @@ func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledg
 	return m
 }
 
-// healthMessage puts together what the poller knows and what the ledger makes of it.
+// healthMessage combines the poller's health of a cluster with the ledger's view of it.
 func healthMessage(h clusters.Health, info *ledger.ClusterInfo) *bursarv1.ProviderHealth {
 	m := &bursarv1.ProviderHealth{
 		State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: info.Unavailable, Server: h.Server,

@@ -34,8 +34,8 @@ func readProviders(path string, kinds providers.Kinds) ([]ledger.ProviderRecord,
 	return records, nil
 }
 
-// checkProviders reads the file of providers, and looks at this machine for what they name. The
-// error is as of readProviders.
+// checkProviders reads the file of providers, and checks the files of this machine that their
+// settings name. The errors are those of readProviders.
 func checkProviders(path string, kinds providers.Kinds) error {
 	records, err := readProviders(path, kinds)
 	if err != nil {
@@ -53,7 +53,7 @@ func checkProviders(path string, kinds providers.Kinds) error {
 	return nil
 }
 
-// providerRecord is a provider as the ledger has it.
+// providerRecord converts a provider to the ledger's form.
 func providerRecord(p *bursarv1.Provider) ledger.ProviderRecord {
 	return ledger.ProviderRecord{
 		ClusterName: ledger.ClusterName{Kind: p.GetKind(), Cluster: p.GetCluster()},

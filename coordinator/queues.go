@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// queueService serves bursar.v1.QueueService. What is about providers is in providers.go and
+// queueService serves bursar.v1.QueueService. Its procedures for providers are in providers.go and
 // providercheck.go.
 type queueService struct {
 	loop    *commit.Loop
@@ -19,7 +19,7 @@ type queueService struct {
 }
 
 // List reads queues page by page, by address. A coordinator that does not lead, and may answer,
-// knows what we were granted in queues, and nothing of what their clusters say.
+// knows our grants in queues, but not the clusters' reports.
 func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListRequest) (*bursarv1.QueueServiceListResponse, error) {
 	f := wire.NewFingerprint()
 	f.Text(req.GetKind())
@@ -33,7 +33,8 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	if !ok {
 		return nil, wire.ErrPageToken
 	}
-	// unreported are those that were left out, before each that was found and in all.
+	// unreported counts the queues that were left out: before each queue that was found, and in
+	// all.
 	var unreported struct {
 		before      []int32
 		kept, other int32
@@ -69,10 +70,11 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	return res, s.addUnaddressable(ctx, req, res)
 }
 
-// mostUnaddressable bounds how many queues that no request can name are in one answer.
+// mostUnaddressable bounds the queues without an address in one answer.
 const mostUnaddressable = 512
 
-// addUnaddressable adds the queues that no request can name, which have no address to be listed by.
+// addUnaddressable adds the queues that no request can name. They have no address, so the pages do
+// not have them.
 func (s *queueService) addUnaddressable(ctx context.Context, req *bursarv1.QueueServiceListRequest, res *bursarv1.QueueServiceListResponse) error {
 	list, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.ClusterInfo, error) {
 		return l.Clusters(), nil

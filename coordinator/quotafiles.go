@@ -22,7 +22,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the
+// quotaFiles keeps the rules of some files in force. After start one goroutine reads the files; the
 // other methods may be called from any.
 type quotaFiles struct {
 	labels  *label.Preprocessor
@@ -32,27 +32,27 @@ type quotaFiles struct {
 	log     *slog.Logger
 
 	mu    sync.Mutex
-	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
-	// doubts are what files in force say that is hardly meant, by path; guarded by mu.
+	wrong map[string]string // guarded by mu: the fault of each wrong file, by path
+	// doubts are warnings about files in force, by path; guarded by mu.
 	doubts map[string][]string
-	// sets are the rules to begin a leadership with, by source: those that were in force last, or
-	// that no leader has looked at yet.
+	// sets are the rules to begin a leadership with, by source: the rules that were last in force,
+	// or rules that no leader has checked yet.
 	sets map[string][]ledger.Quota // guarded by mu
 }
 
-// quotaFile is what was last read of one file.
+// quotaFile is the last read state of one file.
 type quotaFile struct {
 	path   string
 	stamp  fileStamp
 	sum    [sha256.Size]byte
 	data   []byte
 	quotas []ledger.Quota
-	wrong  error // with the content that was read; nil: it is right by itself
+	wrong  error // the fault of the content; nil: it is right by itself
 	// pending is set while that content is right by itself and not in force.
 	pending bool
 }
 
-// fileStamp is what tells without reading that a file may have changed.
+// fileStamp detects a possible change of a file without reading it.
 type fileStamp struct {
 	modified time.Time
 	size     int64
@@ -72,12 +72,12 @@ func (f *quotaFile) source() string { return ledger.SourceFilePrefix + f.path }
 // maxQuotaFile is the size in bytes above which a file is refused unread.
 const maxQuotaFile = 8 << 20
 
-// settleTime is how old a file's last change must be for its time and size to vouch for its
-// content.
+// settleTime is the least age of a file's last change. With a younger change, an unchanged time and
+// size do not prove that the content is unchanged.
 const settleTime = 2 * time.Second
 
-// read looks whether the file has other content than last time, and parses it if so. The error is
-// what is wrong with the file as it is, new or not.
+// read reads the file if its stamp has changed, and parses new content. The error is the fault of
+// the file's current content, new or not.
 func (f *quotaFile) read() error {
 	file, info, err := regularfile.Open(f.path)
 	if err != nil {
@@ -120,8 +120,8 @@ func (f *quotaFile) parse() error {
 	return nil
 }
 
-// locate finds the line of a rule that was refused. An error that is not about one of the file's
-// rules stays as it is.
+// locate finds the line of a refused rule. Errors that are not about the file's rules stay as they
+// are.
 func (f *quotaFile) locate(err error) error {
 	if e, ok := errors.AsType[*ledger.FieldError](inQuotas(err, f.quotas)); ok {
 		return quotafile.Locate(f.path, f.data, e.Field, fmt.Sprintf("%q: want %s", e.Value, e.Want))
@@ -129,8 +129,8 @@ func (f *quotaFile) locate(err error) error {
 	return fmt.Errorf("%s: %w", f.path, err)
 }
 
-// start reads all files for the first leadership. Every one must be right, by itself and next to
-// the others.
+// start reads all files for the first leadership. Every one must be right, by itself and together
+// with the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
 	for i, f := range q.files {
@@ -160,7 +160,7 @@ func (q *quotaFiles) latest() map[string][]ledger.Quota {
 	return maps.Clone(q.sets)
 }
 
-// locateRefusal finds the file with the rule for which a leadership was refused.
+// locateRefusal finds the file of the rule because of which a leadership was refused.
 func (q *quotaFiles) locateRefusal(err error) error {
 	for _, f := range q.files {
 		if _, ok := errors.AsType[*ledger.FieldError](err); ok && inQuotas(err, f.quotas) != err { //nolint:errorlint // the same one
@@ -170,8 +170,7 @@ func (q *quotaFiles) locateRefusal(err error) error {
 	return err
 }
 
-// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as
-// they are.
+// watch puts changes in force until ctx ends. The earlier rules of a wrong file stay in force.
 func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commit.Loop) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -187,9 +186,9 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commi
 	}
 }
 
-// poll reads every file once. Those that changed are put in force together, so that a rule can
-// move from one to another. If that is refused they are put in force one by one, so that a wrong
-// one does not hold up the others.
+// poll reads every file once. It puts the changed files in force together, so that a rule can move
+// from one to another. If that is refused, it puts them in force one by one, so that a wrong file
+// does not hold up the others.
 func (q *quotaFiles) poll(ctx context.Context, loop *commit.Loop) {
 	var fresh []*quotaFile
 	for _, f := range q.files {
@@ -236,8 +235,8 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 	return err // others, such as not leading, pass by themselves: the next poll tries again
 }
 
-// setFiles puts sets of rules in force. If this coordinator does not lead, they are not compared
-// with the stored rules: they must be right by themselves, to begin a leadership with.
+// setFiles puts sets of rules in force. If this coordinator does not lead, it does not compare them
+// with the stored rules. To begin a leadership with, they need only be right by themselves.
 func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
 	err := loop.SetQuotaFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
@@ -251,8 +250,8 @@ func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[s
 	return err
 }
 
-// setWrong notes what is wrong with a file, and says so once. A rule that others are in the way of
-// is tried again at every poll: they may go.
+// setWrong notes the fault of a file, and logs it once. If a rule conflicts with others, every poll
+// tries it again, because the others may be removed.
 func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.mu.Lock()
 	before := q.wrong[f.path]
@@ -264,7 +263,7 @@ func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	}
 }
 
-// setDoubts notes what a file that is in force says and hardly means, and says so.
+// setDoubts stores and logs the warnings about a file that is in force.
 func (q *quotaFiles) setDoubts(f *quotaFile) {
 	var list []string
 	for _, doubt := range quotafile.Doubts(f.path, f.data) {
@@ -288,7 +287,7 @@ func (q *quotaFiles) setDoubts(f *quotaFile) {
 	q.doubts[f.path] = list
 }
 
-// setRight notes that nothing is wrong with a file.
+// setRight clears the fault of a file.
 func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
@@ -296,7 +295,7 @@ func (q *quotaFiles) setRight(f *quotaFile) {
 	q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
 }
 
-// warnings says what is wrong with the files now.
+// warnings returns the current faults and doubts of the files.
 func (q *quotaFiles) warnings() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -313,7 +312,7 @@ func (q *quotaFiles) warnings() []string {
 	return list
 }
 
-// originOfFiles is the same for the same rules, read again.
+// originOfFiles returns an origin that is the same for the same rules, read again.
 func originOfFiles(sets map[string][]ledger.Quota) *core.Origin {
 	rules := &bursarv1.ApplyRequest{}
 	for _, source := range slices.Sorted(maps.Keys(sets)) {

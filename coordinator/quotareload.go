@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// quotaReload asks the goroutine that reads the files to read others.
+// quotaReload asks the reading goroutine to read other files.
 type quotaReload struct {
 	ctx   context.Context //nolint:containedctx // of the reload's caller
 	paths []string
@@ -19,8 +19,9 @@ type quotaReload struct {
 }
 
 // reload reads a list of files in place of the earlier ones, and puts all of their rules in force
-// in one step. That includes unchanged rules: another owner may have put a rule in place of one of
-// them. The rules of files that are no longer named go. An error changes nothing.
+// in one step. That includes unchanged rules, because another owner may have replaced one of them.
+// The rules of files that are no longer in the list are removed. After an error nothing has
+// changed.
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	reload := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {

@@ -50,7 +50,7 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 	return &bursarv1.PutResponse{Quota: (&listedQuota{Quota: q, undeclared: undeclared}).message(), Warnings: ruleDoubts(&q, s.labels)}, nil
 }
 
-// changedQuotaError refuses a Put that was made from what the rule was before.
+// changedQuotaError refuses a Put that is based on an earlier version of the rule.
 type changedQuotaError struct {
 	selector  label.Selector
 	got, have string
@@ -64,7 +64,8 @@ func (e *changedQuotaError) Error() string {
 	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector.Text(), e.got, have)
 }
 
-// checkETag checks that the rule with a selector is as the caller has read it, if it says so.
+// checkETag checks that the rule with a selector still has the caller's etag, if the caller sent
+// one.
 func checkETag(l *ledger.Ledger, selector label.Selector, want *string) error {
 	if want == nil {
 		return nil
@@ -84,8 +85,8 @@ func findQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	return withETag(hiddenQuota(l, selector))
 }
 
-// withETag gives a rule its etag: a hash of what it says, of where it is from, and of whether it is
-// in force. nil stays nil.
+// withETag gives a rule its etag: a hash of its content, its source, and whether it is in force.
+// nil stays nil.
 func withETag(q *bursarv1.Quota) *bursarv1.Quota {
 	if q == nil {
 		return nil
@@ -143,8 +144,8 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	return res, nil
 }
 
-// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and
-// says how many more there are and what room is left. undeclared are the undeclared dimensions of
+// someQuotas converts rules to messages until an answer's room, in bytes, is used up. It returns
+// the number of the other rules and the unused room. undeclared are the undeclared dimensions of
 // rules, by selector.
 func someQuotas(list []ledger.Quota, undeclared map[string][]string, room int) (messages []*bursarv1.Quota, more int32, left int) {
 	for i := range list {
@@ -158,10 +159,10 @@ func someQuotas(list []ledger.Quota, undeclared map[string][]string, room int) (
 	return messages, 0, room
 }
 
-// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its
-// place.
+// inQuotas finds the rule of a set that an error of the ledger is about, and adds its place to the
+// error.
 func inQuotas(err error, quotas []ledger.Quota) error {
-	// of two that are in each other's way the later one
+	// of two rules in conflict, the later one
 	for i, q := range slices.Backward(quotas) {
 		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), q); placed != err { //nolint:errorlint // the same one
 			return placed
@@ -170,8 +171,7 @@ func inQuotas(err error, quotas []ledger.Quota) error {
 	return err
 }
 
-// inQuota names the field of a rule that an error of the ledger is about, if it is about this
-// rule.
+// inQuota adds the path of a rule to the ledger's error, if the error is about this rule.
 func inQuota(err error, path string, q ledger.Quota) error {
 	e, ok := errors.AsType[*ledger.FieldError](err)
 	if !ok {
@@ -199,7 +199,7 @@ func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) 
 	return &bursarv1.DeleteResponse{}, err
 }
 
-// ruleAccounts bounds how many accounts Get shows with a rule; List has them all.
+// ruleAccounts bounds the accounts that Get returns with a rule. List returns all of them.
 const ruleAccounts = 1000
 
 // Get reads one rule with its accounts.
@@ -232,7 +232,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: wire.AccountMessages(accounts)}, nil
 }
 
-// hiddenQuota finds a rule among those that are not in force; nil if it is not there.
+// hiddenQuota finds a hidden rule; nil if there is none.
 func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	for _, h := range l.HiddenQuotas() {
 		if h.Selector.Equal(selector) {
@@ -256,8 +256,8 @@ func (q *listedQuota) message() *bursarv1.Quota {
 	return withETag(m)
 }
 
-// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and
-// those that are hidden otherwise.
+// allQuotas returns the rules in force, by selector, each followed by the rule that it hides, and
+// the rules that are hidden for other reasons.
 func allQuotas(l *ledger.Ledger) []listedQuota {
 	rules, hidden := l.Quotas(), l.HiddenQuotas()
 	list := make([]listedQuota, 0, len(rules)+len(hidden))
@@ -277,8 +277,8 @@ func allQuotas(l *ledger.Ledger) []listedQuota {
 	return list
 }
 
-// rulePage are the rules after a selector, as far as a page goes. What has one selector stays
-// together: a rule and those that it hides.
+// rulePage returns the rules after a selector that fit a page. Rules with the same selector, a rule
+// and those that it hides, stay on one page.
 func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int, place string) {
 	for len(all) > 0 && all[0].Selector.String() <= after {
 		all = all[1:]
@@ -294,8 +294,8 @@ func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int
 	return list[:n], size, all[n-1].Selector.String()
 }
 
-// rulesOver reports whether the account with these labels is the selector's: it is in its scope,
-// and no rule that is more specific has it.
+// rulesOver reports whether the rule with the selector governs the account with these labels: the
+// account is in its scope, and no more specific rule governs it.
 func rulesOver(rules []ledger.Quota, labels label.Set, selector label.Selector) bool {
 	if !hasScope(selector, labels) || !selector.Matches(labels) {
 		return false

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// unreachedAfter is how long a leader may hear of nobody until it gives the lead to others that
-	// are there. Each of them asks it every 5 s, so several calls in a row did not arrive.
+	// unreachedAfter is how long a leader without any call keeps the lead if other coordinators are
+	// there. Each of them calls it every 5 s, so several calls in a row did not arrive.
 	unreachedAfter = 20 * time.Second
-	// unreachedMost bounds that time, which doubles each time that it has passed without any call
-	// in between: others that cannot call this one must not make the lead change for ever.
+	// unreachedMost bounds that time, which doubles whenever it has passed without a call.
+	// Coordinators that cannot call the leader must not make the lead change forever.
 	unreachedMost = 10 * time.Minute
 )
 
-// reached knows when somebody last called this coordinator. Many goroutines may use it.
+// reached records when another process last called this coordinator. Many goroutines may use it.
 type reached struct {
-	peers func() int // other coordinators of the cluster that are there; nil: there are none
+	peers func() int // number of the cluster's other coordinators; nil: there are none
 
 	mu    sync.Mutex
 	last  time.Time     // guarded by mu
 	after time.Duration // guarded by mu: see unreachedAfter
 }
 
-// count notes every call of a procedure, also one that is refused: its caller has come here.
+// count records every call of a procedure, refused ones too: its caller has reached this
+// coordinator.
 func (r *reached) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.HasPrefix(q.URL.Path, "/bursar.v1.") {
@@ -39,15 +40,15 @@ func (r *reached) count(next http.Handler) http.Handler {
 	})
 }
 
-// watch takes the election, if it knows of other coordinators.
+// watch attaches the election if it knows other coordinators.
 func (r *reached) watch(e election.Election) {
 	if others, knows := e.(interface{ Peers() int }); knows {
 		r.peers = others.Peers
 	}
 }
 
-// unreached reports whether nobody has called for long, since the leadership began, although others
-// are there.
+// unreached reports whether the time has passed without a call, since the leadership began,
+// although other coordinators are there.
 func (r *reached) unreached(since time.Time) bool {
 	if r.peers == nil || r.peers() == 0 {
 		return false

@@ -22,13 +22,13 @@ import (
 // reloadTime bounds how long a reload waits for the loop and the store.
 const reloadTime = 30 * time.Second
 
-// Reload takes a new configuration over as far as that is possible while the coordinator runs, and
-// says how far: what needs a restart stays as it is. It reads again the files that the
-// configuration names: those of quotas, whose rules are then in force as after a start, and those
-// of providers, of identities and of TLS. If any of it is wrong nothing changes, and the error is
-// one of those of Check. An error of the loop or the store, such as that another coordinator leads
-// by now, may come when quotas are in force already. It may be called once the coordinator is
-// ready, by one goroutine at a time.
+// Reload applies the settings of a new configuration that can change while the coordinator runs,
+// and returns which ones did. Settings that need a restart stay as they are. It reads again the
+// files of quotas, providers, identities and TLS that the configuration names. The rules of the
+// quota files are then in force as after a start. If anything is wrong nothing changes, and the
+// error is one of those of Check. An error of the loop or the store, for example because another
+// coordinator leads by now, may come after the quotas are in force. One goroutine at a time may
+// call Reload, once the coordinator is ready.
 func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -58,9 +58,9 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 	return changes, nil
 }
 
-// Check finds out whether a coordinator would start with a configuration, as far as files can
-// tell: it reads those that it names, and changes nothing. elected says that it stands for
-// election. The errors are those of New, and of files that are wrong.
+// Check reports whether a coordinator would start with a configuration, as far as its files can
+// tell. It reads the files and changes nothing. elected says that the coordinator stands for
+// election. The errors are those of New, and those of wrong files.
 func Check(config Config, kinds providers.Kinds, elected bool) error {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -95,8 +95,8 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	return nil
 }
 
-// FileError is a file that a field of the configuration names and that cannot be read now. It may
-// be there at another time.
+// FileError reports that a file which a field of the configuration names cannot be read now. It may
+// be readable at another time.
 type FileError struct {
 	Field string
 	Err   error // names the file
@@ -107,8 +107,8 @@ func (e *FileError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// inField says which field names a file that cannot be read. An error that has a place in the file
-// stays as it is.
+// inField adds the configuration field to the error of an unreadable file. An error with a place in
+// the file stays as it is.
 func inField(field string, err error) error {
 	if _, located := errors.AsType[*yamlfile.Error](err); located || err == nil {
 		return err
@@ -116,7 +116,7 @@ func inField(field string, err error) error {
 	return &FileError{field, err}
 }
 
-// checkAuditLog finds out whether the audit log could be opened, and makes nothing.
+// checkAuditLog checks that the audit log could be opened, and creates nothing.
 func checkAuditLog(path string) error {
 	if path == "" {
 		return nil
@@ -145,7 +145,7 @@ func checkAuditLog(path string) error {
 	return nil
 }
 
-// checkQuotaFiles looks at the rules of all files together.
+// checkQuotaFiles checks the rules of all files together.
 func checkQuotaFiles(config Config) error {
 	q := &quotaFiles{sets: make(map[string][]ledger.Quota), wrong: make(map[string]string)}
 	for _, path := range config.QuotaFiles {
@@ -155,7 +155,7 @@ func checkQuotaFiles(config Config) error {
 	return err
 }
 
-// checkLogLevel looks at what the program that runs the coordinator reads.
+// checkLogLevel checks LogLevel, which the program around the coordinator reads.
 func (c Config) checkLogLevel() error {
 	var level slog.Level
 	if c.LogLevel != "" && level.UnmarshalText([]byte(c.LogLevel)) != nil {

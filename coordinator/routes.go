@@ -22,8 +22,8 @@ import (
 )
 
 // compressFrom is the size of an answer, in bytes, from which it is compressed for clients that
-// take it. One allocation is about 300: to compress it costs more than all the rest of an Allocate
-// and saves one network packet in none.
+// accept it. One allocation is about 300 bytes: its compression would cost more than all the rest
+// of an Allocate, and would not save a network packet.
 const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
@@ -83,7 +83,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaun
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector, small))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector, small))
-	// Uncompressed: a reader that takes nothing of it then holds some kilobytes only.
+	// Uncompressed: then a reader that stops reading holds only some kilobytes.
 	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(admission.Share(s.registry.Gather)), promhttp.HandlerOpts{
 		Registry: s.registry, DisableCompression: true,
 	}))
@@ -95,8 +95,8 @@ func (s *Server) routes(labels *label.Preprocessor, version string, localMayLaun
 	})))
 }
 
-// readersURL is where agents send output to for readers of this coordinator. One that is alone is
-// the only one that they know, whatever they call it.
+// readersURL returns the URL to which agents send output for readers of this coordinator. It is
+// empty if the coordinator is the only one: its agents then use the only URL that they know.
 func (s *Server) readersURL() string {
 	if s.elect == nil {
 		return ""
@@ -104,7 +104,7 @@ func (s *Server) readersURL() string {
 	return s.URL()
 }
 
-// stopping is what calls are answered with once the coordinator shuts down; nil before.
+// stopping returns the error for calls during a shutdown; nil before.
 func (s *Server) stopping() error {
 	if s.loop.IsStopping() {
 		return core.ErrStopping
@@ -112,8 +112,8 @@ func (s *Server) stopping() error {
 	return nil
 }
 
-// sized refuses requests that would leave too much in rows and events, before the rules of each
-// field are looked at.
+// sized refuses requests that would make rows and events too large. It runs before the validation
+// of the fields.
 func sized() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
@@ -125,8 +125,8 @@ func sized() connect.UnaryInterceptorFunc {
 	}
 }
 
-// validator refuses what does not keep to the rules of the contract. Usual heartbeats, of which a
-// large fleet sends a thousand a second, are seen to keep to them at once.
+// validator refuses requests that break the rules of the contract. It has a fast check for usual
+// heartbeats, of which a large fleet sends a thousand a second.
 type validator struct{ *validate.Interceptor }
 
 func newValidator() validator { return validator{validate.NewInterceptor()} }

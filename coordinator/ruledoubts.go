@@ -10,12 +10,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostRuleDoubts bounds how many doubts about rules are told at once.
+// mostRuleDoubts bounds the doubts about rules in one answer.
 const mostRuleDoubts = 20
 
 // checkRule refuses a rule that can only be a mistake, if it is set over the API and not forced.
-// Rules of files, and those that were stored before, stay in force: no rule keeps a coordinator
-// from leading. The error is about the field of the rule below a path.
+// Rules of files, and rules that were stored earlier, stay in force: no rule keeps a coordinator
+// from leading. path is the prefix of the field in the error.
 func checkRule(q *ledger.Quota, path string, labels *label.Preprocessor, forced bool) error {
 	if forced {
 		return nil
@@ -32,14 +32,14 @@ func checkRule(q *ledger.Quota, path string, labels *label.Preprocessor, forced 
 	return nil
 }
 
-// unfitting is a minimum that is above the limit of its rule.
+// unfitting is a minimum above the limit of its rule.
 type unfitting struct {
 	dimension      string
 	minimum, limit int64
 }
 
-// aboveLimit returns what a rule's normalization raises requests to that its limit never allows. A
-// limit of nothing is a way to stop grants, and no mistake.
+// aboveLimit returns the minimums of a rule's normalization that exceed the rule's limit, so that
+// no request fits. A limit of zero is no mistake: it stops grants.
 func aboveLimit(q *ledger.Quota) (list []unfitting) {
 	if q.Normalization == nil {
 		return nil
@@ -52,8 +52,8 @@ func aboveLimit(q *ledger.Quota) (list []unfitting) {
 	return list
 }
 
-// ruleDoubts says what a rule hardly means: a minimum above its limit, keys that are nearly a known
-// one, and values for each of which it should have an account and has one for all.
+// ruleDoubts lists likely mistakes in a rule: a minimum above the limit, a key that is nearly a
+// known one, and a "*" whose requests without the label share one account.
 func ruleDoubts(q *ledger.Quota, labels *label.Preprocessor) (list []string) {
 	name := "rule " + q.Selector.Text() + ": "
 	for _, wrong := range aboveLimit(q) {
@@ -73,8 +73,8 @@ func ruleDoubts(q *ledger.Quota, labels *label.Preprocessor) (list []string) {
 	return list
 }
 
-// sharedKey is a key with a "*" that no label rule gives to requests, if the requests without it
-// are those of all users; empty: there is none.
+// sharedKey returns a "*" key of a rule for which no label rule supplies a value, if the requests
+// without the label may be any user's. It is empty if there is none.
 func sharedKey(q *ledger.Quota, labels *label.Preprocessor) string {
 	scope := q.Selector.Scope().Keys()
 	if slices.Contains(scope, label.User) {

@@ -32,29 +32,29 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Dependencies are what a Server needs from its caller.
+// Dependencies are the caller's parts of a Server.
 type Dependencies struct {
 	// Store keeps the rows. The Server closes it.
 	Store store.Store
-	// Elect makes the coordinator's part in an election, which the Server runs. Nil: the
-	// coordinator is alone, and one that cannot lead does not start.
+	// Elect makes the coordinator's participation in an election. The Server runs it. Nil: the
+	// coordinator is alone, and does not start if it cannot lead.
 	Elect func(self Self) (election.Election, error)
 	// Logger takes the log. Nil: nothing is logged.
 	Logger *slog.Logger
-	// Kinds are the kinds of external clusters that it can read.
+	// Kinds are the kinds of external clusters that the Server can read.
 	Kinds providers.Kinds
-	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of
-	// the process and the runtime.
+	// Registry takes the metrics, which /metrics then serves. Nil: a new registry, with the metrics
+	// of the process and the runtime.
 	Registry *prometheus.Registry
 	// Clock tells the time. Nil: SystemClock.
 	Clock core.Clock
-	// Version is what Status tells.
+	// Version is the version in Status.
 	Version string
-	// LocalMayLaunch are accounts as which callers of this machine may have engines launched if no
-	// identities are configured: root and the coordinator's own user as any of them, another user
-	// as their own account if it is one of them. No settings of a coordinator allow that.
+	// LocalMayLaunch are accounts for engines that callers of this machine launch if no identities
+	// are configured. Root and the coordinator's own user may launch as any of them, another user
+	// only as their own account if it is one of them. No settings of a coordinator allow that.
 	LocalMayLaunch []string
-	// Tracing takes traces of calls. Its maker closes it. Nil: there are none.
+	// Tracing takes traces of calls. Its maker closes it. Nil: no traces.
 	Tracing *tracing.Tracing
 }
 
@@ -62,15 +62,16 @@ type Dependencies struct {
 type Self struct {
 	// URL is where others reach it.
 	URL string
-	// Alive reports whether its loop runs: a coordinator whose loop does not must not lead.
+	// Alive reports whether the coordinator's loop runs. Without it the coordinator must not lead.
 	Alive func(context.Context) error
-	// Mismatch takes why it may not stand for election because of its store, and nil once it may:
-	// until then it is not ready.
+	// Mismatch receives the reason why the coordinator's store keeps it from the election, and nil
+	// once it may stand. Until then it is not ready.
 	Mismatch func(error)
-	// Shared takes that another cluster's coordinators have the name of this one's service, and
-	// whether this one must not serve meanwhile; nil once they do not.
+	// Shared receives the fault that another cluster's coordinators use this one's service name,
+	// and whether this one must not serve meanwhile. It receives nil once that has ended.
 	Shared func(err error, yields bool)
-	// Prepared reports whether it could serve as soon as it leads. If not, others go first.
+	// Prepared reports whether the coordinator could serve as soon as it leads. If not, others go
+	// first.
 	Prepared func() bool
 }
 
@@ -78,7 +79,7 @@ type Self struct {
 // once.
 type Server struct {
 	config    Config
-	running   Config // with what was reloaded; of Reload alone
+	running   Config // with the reloaded settings; only Reload uses it
 	log       *slog.Logger
 	store     store.Store
 	registry  *prometheus.Registry
@@ -109,7 +110,7 @@ type Server struct {
 	audit     *auth.AuditLog
 	limits    *auth.Limits
 
-	fatal  chan error     // holds one: why it cannot go on
+	fatal  chan error     // holds one error, with which it cannot go on
 	ready  chan struct{}  // closed when calls are taken
 	calls  atomic.Int64   // under way
 	tasks  sync.WaitGroup // background goroutines
@@ -120,8 +121,8 @@ type Server struct {
 	url     string // guarded by mu: where others reach it
 }
 
-// New makes a coordinator. It starts nothing. Errors are *ConfigError, and *label.FieldError of
-// the label rules. After an error the store stays the caller's; otherwise it becomes the server's.
+// New makes a coordinator. It starts nothing. Errors are *ConfigError, and *label.FieldError of the
+// label rules. After an error the caller still owns the store; otherwise the server owns it.
 func New(config Config, deps Dependencies) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -203,21 +204,21 @@ func (s *Server) makeOrders() {
 	s.signals, s.launcher = orders.NewSignals(s.hub), launches.New(s.loop, s.store, s.hub, s.log)
 }
 
-// Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls
-// are answered UNAVAILABLE until the server is ready and after it has stopped.
+// Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls get
+// UNAVAILABLE until the server is ready and after it has stopped.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Ready is closed once the coordinator serves, and also leads if it is alone.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Address is where it is served, as HOST:PORT; empty before Ready.
+// Address returns the served address as HOST:PORT; empty before Ready.
 func (s *Server) Address() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.address
 }
 
-// URL is where others reach it; empty before it serves.
+// URL returns the URL at which others reach it; empty before it serves.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +226,8 @@ func (s *Server) URL() string {
 }
 
 // Run listens on the configured address and serves until ctx ends, then shuts down in order. It
-// returns nil after an orderly end. An error before Ready is a refusal to start and says what is
-// wrong: with the address, the store, a quota file.
+// returns nil after an orderly end. An error before Ready refuses the start and names the fault: of
+// the address, the store, a quota file.
 func (s *Server) Run(ctx context.Context) error {
 	var config net.ListenConfig // keep-alives find connections whose other end is gone
 	listener, err := config.Listen(ctx, "tcp", s.config.Listen)
@@ -236,9 +237,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, listener)
 }
 
-// Serve is Run with a listener, which it closes. It does not check whether only local callers reach
-// it. If the listener has a method Take() error, another server uses its address until that is
-// called, which Serve does once it can answer calls.
+// Serve is Run with a listener, which it closes. It does not check whether only local callers can
+// reach the listener. If the listener has a method Take() error, another server still uses its
+// address. Serve calls Take once it can answer calls.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.mu.Lock()
 	s.address = listener.Addr().String()
@@ -281,7 +282,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, s.shutDown(server)) //nolint:contextcheck // the caller's has ended: that is why
 }
 
-// start starts what runs in the background. A coordinator that is alone leads when it returns.
+// start starts the background goroutines. A coordinator that is alone leads when it returns.
 func (s *Server) start(ctx context.Context) error {
 	sets, err := s.files.start()
 	if err != nil {
@@ -347,7 +348,7 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// httpServer bounds what connections may cost that do not behave.
+// httpServer makes a server that bounds the cost of misbehaving connections.
 func (s *Server) httpServer() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -371,10 +372,10 @@ func (s *Server) httpServer() *http.Server {
 			MaxConcurrentStreams: s.limits.CallerCalls,
 			// Each connection keeps a buffer for the largest frame that it has had.
 			MaxReadFrameSize: 16 << 10,
-			// What a connection may send before it is read.
+			// The bytes that a connection may send before the server reads them.
 			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
-			// A connection that has been silent for so long is asked, and given up when it does
-			// not answer.
+			// A connection that is silent for so long gets a ping, and is closed if it does not
+			// answer.
 			SendPingTimeout: 15 * time.Second,
 			PingTimeout:     15 * time.Second,
 		},
@@ -382,8 +383,8 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// endCalls waits for the calls under way and ends the connections. If an HTTP/2 connection comes
-// while the server begins to shut down, net/http does not tell it so, and then waits for it.
+// endCalls waits for the calls under way and closes the connections. If an HTTP/2 connection
+// arrives while the server begins to shut down, net/http does not notify it, and then waits for it.
 // endCalls does not wait for a connection without a call under way.
 func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 	ended := make(chan error, 1)
@@ -401,14 +402,14 @@ func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 			quiet = 0
 		}
 		if quiet == enough {
-			_ = server.Close() // there is nothing on them
+			_ = server.Close() // no call is under way on them
 			return <-ended
 		}
 	}
 }
 
-// shutDown ends everything in order: no new calls are taken, what was applied becomes durable and
-// is answered, waiting callers are asked to come back, and the store is closed last.
+// shutDown ends everything in order. New calls are refused, applied commands become durable and are
+// answered, waiting callers are asked to retry, and the store is closed last.
 func (s *Server) shutDown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
 	defer cancel()
@@ -426,7 +427,7 @@ func (s *Server) shutDown(server *http.Server) error {
 		s.tasks.Wait()
 		close(ended)
 	}()
-	// Calls that did not end in time are no reason to give the store no time at all.
+	// The store gets a second even if calls did not end in time.
 	deadline, _ := ctx.Deadline()
 	rest := time.NewTimer(max(time.Until(deadline), time.Second))
 	defer rest.Stop()

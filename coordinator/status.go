@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Live reports whether the loop runs, through which every call goes, whatever the store does. The
-// loop waits for a store that is away, and gives up the lead if that takes long. Live waits a few
-// seconds for an answer at most.
+// Live reports whether the loop runs. Every call goes through the loop. The state of the store does
+// not matter: the loop waits for an unreachable store, and gives up the lead if that takes long.
+// Live waits a few seconds for an answer at most.
 func (s *Server) Live(ctx context.Context) error { return s.loop.Alive(ctx) }
 
-// Status says in one line what matters now; it changes when that does.
+// Status returns one line with the coordinator's role and the number of its warnings.
 func (s *Server) Status() string {
 	known, _ := s.peers.Leader()
 	status := "stands by: no leader is known, calls wait"
@@ -27,7 +27,7 @@ func (s *Server) Status() string {
 	return status
 }
 
-// warnings says what is wrong at the moment.
+// warnings returns the current warnings.
 func (s *Server) warnings() []string {
 	list := slices.Concat(s.mismatch.warnings(), s.guard.Warnings(), s.shared.warnings(), s.seen.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
 	list = append(list, s.loop.HiddenProviders()...)
@@ -49,8 +49,8 @@ func (s *Server) warnings() []string {
 	return list
 }
 
-// unled says why this coordinator does not lead, if Consul or the store is why. Without Consul it
-// does not try to, so a fault of the store may be an earlier one.
+// unled returns the fault of Consul or the store because of which this coordinator does not lead.
+// Without Consul it does not try to lead, so a fault of the store may be an earlier one.
 func (s *Server) unled() error {
 	if s.loop.Leading() {
 		return nil

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxHostStreams is how many streams one host's identity may have. Its agent needs one; others
-	// may be left of connections that broke, until that is noticed.
+	// maxHostStreams is how many streams one host's identity may have. Its agent needs one. Others
+	// may belong to broken connections that are not yet detected.
 	maxHostStreams = 4
-	// maxLeftEarly is how many callers of a stream may have left whose requests have not come.
+	// maxLeftEarly bounds the callers of a stream that left before their requests came.
 	maxLeftEarly = 4096
 )
 
-// waitStreams are the streams of Await, each with the requests that wait with it. A request that
-// waits so has neither a goroutine nor a call here. Any goroutine may use them.
+// waitStreams are the streams of Await, each with its waiting requests. Such a request has neither
+// a goroutine nor a call here. Any goroutine may use them.
 type waitStreams struct {
 	mu   sync.Mutex
 	open map[string]*waitStream // guarded by mu; by StreamedWait.stream
@@ -35,24 +35,24 @@ type waitStreams struct {
 // waitStream is one stream.
 type waitStream struct {
 	id   string
-	host string // of the agent; empty: its identity says none
+	host string // of the agent; empty: its identity names no host
 
 	mu    sync.Mutex
 	waits map[uint64]*streamedWait // guarded by mu; nil: the stream has ended
 	left  map[uint64]struct{}      // guarded by mu; callers that left before their requests came
-	ended []uint64                 // guarded by mu; what was not sent yet
+	ended []uint64                 // guarded by mu; numbers that were not sent yet
 	news  chan struct{}            // has one element while there may be something to send
-	lost  chan error               // has one element once the stream must end: why
+	lost  chan error               // has one element, the reason, once the stream must end
 }
 
 // streamedWait is one request of a stream, until the agent has heard how it ended.
 type streamedWait struct {
 	request *commit.LaterRequest
-	counted func() // ends that it counts among the requests of its caller that wait
-	over    bool   // guarded by the lock of the stream: it was decided
+	counted func() // removes it from the count of its caller's waiting requests
+	over    bool   // guarded by the lock of the stream: it is decided
 }
 
-// streamEndedError refuses a request that is to wait with a stream that is not there.
+// streamEndedError refuses a request whose stream does not exist.
 type streamEndedError struct{ stream string }
 
 func (e *streamEndedError) Error() string {
@@ -64,12 +64,12 @@ type streamLimitError struct{ what string }
 
 func (e *streamLimitError) Error() string { return e.what }
 
-// errStreamCut ends a stream if this coordinator does not lead any more.
+// errStreamCut ends a stream after this coordinator has lost the lead.
 var errStreamCut = fmt.Errorf("the requests that wait with this stream have no leader here: %w", core.ErrNotLeading)
 
 func newWaitStreams() *waitStreams { return &waitStreams{open: make(map[string]*waitStream)} }
 
-// begin makes a stream of an agent.
+// begin opens a stream for an agent.
 func (w *waitStreams) begin(host string) (*waitStream, error) {
 	stream := &waitStream{
 		id: rand.Text(), host: host, waits: make(map[uint64]*streamedWait), left: make(map[uint64]struct{}),
@@ -92,8 +92,8 @@ func (w *waitStreams) begin(host string) (*waitStream, error) {
 	return stream, nil
 }
 
-// end ends a stream: the callers of its requests have gone away. Who is told that the stream has
-// ended can rely on it that none of them is granted anything.
+// end ends a stream: the callers of its requests have gone away. After it returns, none of these
+// requests gets a grant.
 func (w *waitStreams) end(stream *waitStream) {
 	stream.end()
 	w.mu.Lock()
@@ -101,7 +101,7 @@ func (w *waitStreams) end(stream *waitStream) {
 	delete(w.open, stream.id)
 }
 
-// of is a stream that is open for a caller through the agent of a host.
+// of returns an open stream for a caller through the agent of a host.
 func (w *waitStreams) of(id, host string) (*waitStream, error) {
 	w.mu.Lock()
 	stream := w.open[id]
@@ -112,8 +112,8 @@ func (w *waitStreams) of(id, host string) (*waitStream, error) {
 	return stream, nil
 }
 
-// add adds a request that may wait. It counts among those of its caller until it is taken out
-// again. The error is core.ErrWithdrawn if its caller has left already.
+// add adds a request that may wait. The request counts among its caller's waiting requests until it
+// is removed. The error is core.ErrWithdrawn if the caller has already left.
 func (s *waitStream) add(ctx context.Context, number uint64, loop *commit.Loop) (*streamedWait, error) {
 	wait := &streamedWait{}
 	wait.request = loop.NewLater(ctx, func(lost bool) { s.decided(number, wait, lost) })
@@ -134,7 +134,7 @@ func (s *waitStream) add(ctx context.Context, number uint64, loop *commit.Loop) 
 	return wait, nil
 }
 
-// decided has the stream tell that a wait is over, or end if nothing is known of it any more.
+// decided makes the stream report the end of a wait. If the outcome is lost, it ends the stream.
 func (s *waitStream) decided(number uint64, wait *streamedWait, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,11 +149,11 @@ func (s *waitStream) decided(number uint64, wait *streamedWait, lost bool) {
 	s.ended = append(s.ended, number)
 	select {
 	case s.news <- struct{}{}:
-	default: // it knows already
+	default: // news is already pending
 	}
 }
 
-// cut has the stream end.
+// cut makes the stream end.
 func (s *waitStream) cut(why error) {
 	select {
 	case s.lost <- why:
@@ -161,13 +161,13 @@ func (s *waitStream) cut(why error) {
 	}
 }
 
-// removeLocked takes a wait out of the stream.
+// removeLocked removes a wait from the stream.
 func (s *waitStream) removeLocked(number uint64, wait *streamedWait) {
 	delete(s.waits, number)
 	wait.counted()
 }
 
-// takeOver takes a wait out of the stream that is over; nil: it is not there, or not over.
+// takeOver removes a wait that is over from the stream; nil: it is not there, or not over.
 func (s *waitStream) takeOver(number uint64) *streamedWait {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,8 @@ func (s *waitStream) takeOver(number uint64) *streamedWait {
 	return wait
 }
 
-// drop takes a wait out of the stream that is none, or whose caller has gone away.
+// drop withdraws a request and removes its wait from the stream: the request does not wait, or its
+// caller has gone away.
 func (s *waitStream) drop(number uint64, wait *streamedWait) {
 	wait.request.Withdraw()
 	s.mu.Lock()
@@ -189,8 +190,8 @@ func (s *waitStream) drop(number uint64, wait *streamedWait) {
 	}
 }
 
-// leave takes over that the caller of a wait has gone away. If that overtakes the request, add
-// refuses it.
+// leave ends the wait of a caller that has gone away. If it comes before the request, add refuses
+// the request.
 func (s *waitStream) leave(number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +207,7 @@ func (s *waitStream) leave(number uint64) {
 	}
 }
 
-// end has the callers of all waits go away.
+// end withdraws all requests of the stream.
 func (s *waitStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,9 +227,9 @@ func (s *waitStream) takeEnded() []uint64 {
 	return ended
 }
 
-// Await tells an agent which of its requests need not wait any longer.
+// Await tells an agent which of its requests no longer wait.
 func (s *allocationService) Await(ctx context.Context, _ *bursarv1.AwaitRequest, answers *connect.ServerStream[bursarv1.AwaitResponse]) error {
-	// Through the loop: a coordinator that does not lead has no requests that wait.
+	// Through the loop: a coordinator that does not lead has no waiting requests.
 	if err := s.loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (s *allocationService) Leave(ctx context.Context, req *bursarv1.LeaveReques
 	return &bursarv1.LeaveResponse{}, nil
 }
 
-// allocateStreamed answers a request at once that waits with a stream.
+// allocateStreamed answers at once a request that waits with a stream.
 func (s *allocationService) allocateStreamed(ctx context.Context, streamed *bursarv1.StreamedWait, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	if command.RequestID == "" {
 		return ledger.AllocateResult{}, &ledger.FieldError{Field: "request_id", Want: "one, because the request waits with a stream"}
@@ -294,7 +295,7 @@ func (s *allocationService) allocateStreamed(ctx context.Context, streamed *burs
 	return result, err
 }
 
-// endOfWait says how a wait ended that a stream has told the end of.
+// endOfWait returns the result of a wait whose end the stream has reported.
 func (s *allocationService) endOfWait(streamed *bursarv1.StreamedWait, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	stream, err := s.waits.of(streamed.GetStream(), command.Actor.Host)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// systemClock is this machine's.
+// systemClock is this machine's clock.
 type systemClock struct{ start time.Time }
 
 // SystemClock returns the clock of this machine.
@@ -14,5 +14,5 @@ func SystemClock() core.Clock { return systemClock{start: time.Now()} }
 
 func (systemClock) Now() time.Time { return time.Now() }
 
-// Elapsed goes by the clock's monotonic reading.
+// Elapsed uses the clock's monotonic reading.
 func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) }

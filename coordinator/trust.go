@@ -22,21 +22,22 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is
-// still good.
+// identitiesPoll is how often the file of identities is checked. A revoked token is good for as
+// long.
 const identitiesPoll = 2 * time.Second
 
-// Peers is how coordinators know each other.
+// Peers is how coordinators authenticate to each other.
 type Peers struct {
 	// TLS is for others whose URL begins with https: their CA, and the certificate to show them,
 	// with O = "bursar:coordinator".
 	TLS credential.ClientTLS `yaml:"tls"`
-	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role
+	// TokenFile holds the bearer token for other coordinators, of an identity with the role
 	// coordinator, instead of a certificate. It must not be readable for everybody. Default: none.
 	TokenFile string `yaml:"tokenFile"`
 }
 
-// trust is what a coordinator knows its callers by, and what it shows to other coordinators.
+// trust holds the means to authenticate callers, and the coordinator's own credentials for other
+// coordinators.
 type trust struct {
 	config     *Config
 	tls        *credential.Server // nil: plain HTTP
@@ -81,7 +82,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 	return t, nil
 }
 
-// boundsOf are the bounds of a host by the identity of its agent; nil: none.
+// boundsOf returns the bounds of a host by the identity of its agent; nil: none.
 func (t *trust) boundsOf(host string) *access.Bounds {
 	if t.identities == nil {
 		return nil
@@ -89,7 +90,8 @@ func (t *trust) boundsOf(host string) *access.Bounds {
 	return t.identities.Identities().BoundsOf(host)
 }
 
-// configError makes an error of a file one of the configuration that names it.
+// configError converts an error of a file to an error of the configuration field that names the
+// file.
 func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 		made := &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
@@ -101,7 +103,7 @@ func configError(err error) error {
 	return err
 }
 
-// transient makes the error of a field one that time may mend, if its cause is of that kind.
+// transient returns a *TransientConfigError if time may mend the cause, otherwise made.
 func transient(made *ConfigError, cause error) error {
 	if regularfile.Transient(cause) {
 		return &TransientConfigError{made}
@@ -109,14 +111,14 @@ func transient(made *ConfigError, cause error) error {
 	return made
 }
 
-// TransientConfigError is a ConfigError that time may mend: a file that is not there yet, a disk
-// that is full, or a certificate that is not valid yet.
+// TransientConfigError is a ConfigError that time may mend: a missing file, a full disk, or a
+// certificate that is not valid yet.
 type TransientConfigError struct{ *ConfigError }
 
 // Unwrap returns the ConfigError.
 func (e *TransientConfigError) Unwrap() error { return e.ConfigError }
 
-// peersOptions let a coordinator show itself to the others.
+// peersOptions returns the options with which a coordinator authenticates to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {
 	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.hasOwn(), NotLeading: core.ErrNotLeading}
 	if t.token != nil {
@@ -125,11 +127,11 @@ func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Intercepto
 	return o
 }
 
-// hasOwn reports whether this coordinator has anything to show to the others.
+// hasOwn reports whether this coordinator has credentials for the others.
 func (t *trust) hasOwn() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
 
-// checkPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to
-// them, or they to it.
+// checkPeers refuses a coordinator at a URL that could not pass calls on to the others, or they to
+// it.
 func (t *trust) checkPeers(url string) error {
 	switch {
 	case t.who.Set() && !t.hasOwn():
@@ -150,7 +152,7 @@ func (t *trust) checkPeers(url string) error {
 	return nil
 }
 
-// ownField is the field of what is shown to the others.
+// ownField returns the configuration field of the credentials for the others.
 func (t *trust) ownField() string {
 	if t.token != nil {
 		return "peers.tokenFile"
@@ -158,7 +160,8 @@ func (t *trust) ownField() string {
 	return "peers.tls"
 }
 
-// isCoordinator reports whether others like this one take its certificate for a coordinator's.
+// isCoordinator reports whether coordinators like this one accept its certificate as a
+// coordinator's.
 func (t *trust) isCoordinator() bool {
 	return t.tls.Identified(identity.Coordinator.Organization(), t.config.Peers.TLS.ServerName)
 }
@@ -166,8 +169,8 @@ func (t *trust) isCoordinator() bool {
 const wantCoordinator = `a certificate with O = "bursar:coordinator" in its subject, or with a name that coordinators alone have and peers.tls.serverName (and tls.serverName of ` +
 	"agents and clients) says: any host's would do else, if its owner may write into Consul"
 
-// inClear reports whether what is sent to a coordinator's URL crosses a network unencrypted, going
-// by its name.
+// inClear reports whether calls to a coordinator's URL cross a network unencrypted, judged by the
+// URL's host name.
 func inClear(url string) bool {
 	rest, plain := strings.CutPrefix(url, "http://")
 	if host, _, err := net.SplitHostPort(rest); err == nil {
@@ -176,7 +179,7 @@ func inClear(url string) bool {
 	return plain && !discovery.Loopback(rest)
 }
 
-// warnings says what is wrong, or will be, with what callers are known by.
+// warnings returns present and coming faults of certificates, identities and credentials.
 func (t *trust) warnings() []string {
 	list := t.insecureWarnings()
 	if t.tls != nil {
@@ -188,7 +191,7 @@ func (t *trust) warnings() []string {
 	return append(list, t.peer.Warnings()...)
 }
 
-// insecureWarnings says what being insecure means here; nothing if it makes no difference.
+// insecureWarnings returns the effects of Insecure; nothing if it has no effect.
 func (t *trust) insecureWarnings() []string {
 	if !t.config.Insecure || loopback(t.config.Listen) {
 		return nil
@@ -213,7 +216,7 @@ func loopback(address string) bool {
 	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
-// checkTrust refuses to serve a network without knowing who calls, unless it is configured so.
+// checkTrust refuses to serve a network without authentication, unless Insecure is set.
 func (c Config) checkTrust() error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -246,8 +249,8 @@ func (c Config) checkTrust() error {
 	}
 }
 
-// traces reports whether a call becomes a part of its caller's trace: one from an agent or another
-// coordinator, from an actor who may do everything, or any if no identities are known.
+// traces reports whether a call joins its caller's trace. Calls of agents, of other coordinators
+// and of actors who may do everything do; without identities all calls do.
 func (t *trust) traces(ctx context.Context) bool {
 	if !t.who.Set() {
 		return true

@@ -71,7 +71,7 @@ type watcher struct {
 	event  sharedEvent     // that is being sent
 }
 
-// send sends those of the events that the caller wants.
+// send sends the events that the caller wants.
 func (w *watcher) send(ctx context.Context, batch []*commit.Event) error {
 	w.wanted = w.wanted[:0]
 	for _, e := range batch {
@@ -106,7 +106,7 @@ const (
 	clusterWatch
 )
 
-// sharedEvent is an event on its way to one watcher. What is sent of it is encoded once for all.
+// sharedEvent is an event on its way to one watcher. Watchers share its encodings.
 type sharedEvent struct {
 	*commit.Event
 

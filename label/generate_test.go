@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fatal is what tests and properties have in common.
+// fatal is the common interface of tests and properties.
 type fatal interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -23,7 +23,7 @@ func must[A, T any](t fatal, call func(A) (T, error), argument A) T {
 	return value
 }
 
-// sets draws few keys and few values, so that what could meet does meet.
+// sets draws few keys and few values, so that collisions occur.
 func sets(values ...string) *rapid.Generator[Set] {
 	return rapid.Custom(func(t *rapid.T) Set {
 		var s Set
@@ -41,7 +41,7 @@ func selectors(values ...string) *rapid.Generator[Selector] {
 	return rapid.Map(sets(append(values, Any)...), newSelector)
 }
 
-// awkward draws values with everything in them that a text form could trip over.
+// awkward draws values with all characters that are special in a text form.
 func awkward() *rapid.Generator[string] {
 	return rapid.StringOfN(rapid.RuneFrom([]rune("a\\,= *\"'ö{}@:\u3164\u200b\u00a0")), 0, 12, maxValue)
 }

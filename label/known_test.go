@@ -17,7 +17,7 @@ func TestNearMissesOfKnownKeys(t *testing.T) {
 	}
 }
 
-// A key that is not known is refused if the coordinator says which are.
+// An unknown key is refused if the coordinator lists the known ones.
 func TestKeysThatAreNotKnownAreRefused(t *testing.T) {
 	p, err := Rules{Aliases: []Alias{{Key: "engineType", Keys: []string{"engine"}}}, Defaults: map[string]string{"site": "a"}}.Compile()
 	if err != nil {
@@ -49,8 +49,8 @@ func TestKeysThatAreNotKnownAreRefused(t *testing.T) {
 	}
 }
 
-// Short keys have no near misses, keys of four letters have those of one, keys of eight of two. Of
-// keys that are as near the first one is meant.
+// Short keys have no near misses, keys of four letters have those at distance one, keys of eight at
+// distance two. Of equally near keys the first one is suggested.
 func TestHowNearAMissIs(t *testing.T) {
 	for _, c := range []struct {
 		key   string
@@ -123,7 +123,7 @@ func TestWhichKeysAreKnown(t *testing.T) {
 	}
 }
 
-// The error about an escape shows the value up to the place behind it, and no more.
+// The error about an escape shows the value up to the escape, and no more.
 func TestAnEscapeIsShownWithItsPlace(t *testing.T) {
 	_, err := Parse(`user=a\,b=c`)
 	if err == nil || !strings.HasPrefix(err.Error(), `labels[user]: "a\\,": `) {

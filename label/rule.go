@@ -248,6 +248,9 @@ func (r Rule) Values() []string {
 	return r.values
 }
 
+// Numeric reports whether the rule compares numbers: it may say something else of each value.
+func (r Rule) Numeric() bool { return r.operator == greater || r.operator == less }
+
 // Holds reports whether a host with these labels satisfies the rule.
 func (r Rule) Holds(set Set) bool {
 	value, found := set.Get(r.key)

@@ -109,7 +109,7 @@ func TestRulesAreComparedAndCounted(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is written so that it is read as the same.
+// Any accepted text is formatted so that it is parsed as equal.
 func TestARuleIsReadAsItIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.StringMatching(`[ -~äöü]{0,12}`)

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// company is a configuration with one of everything.
+// company is a configuration with one rule of each kind.
 const company = `
 aliases:
   - key: engineType
@@ -186,8 +186,8 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// A request without a user is for the one user that its caller may act as. Labels, defaults and
-// derivations go first, and what is derived from the user is derived from that one.
+// A request without a user is for the only user as whom its caller may act. Labels, defaults and
+// derivations go first, and derivations from the user use that one.
 func TestTheCallersOnlyUserFillsIn(t *testing.T) {
 	p := must(t, Rules.Compile, companyRules(t))
 	aliased := must(t, Rules.Compile, Rules{Aliases: []Alias{{Key: "user", Values: map[string]string{"alice": "a.smith"}}}})
@@ -215,8 +215,8 @@ func TestTheCallersOnlyUserFillsIn(t *testing.T) {
 	}
 }
 
-// If somebody else is charged for a caller, labels are derived from the one who is charged. No rule
-// lets the caller out of that, or into the name of a third.
+// If another user is charged for a caller, labels are derived from the charged user. No rule lets
+// the caller avoid that, or use the name of a third user.
 func TestTheLabelUserIsTheOneWhoIsCharged(t *testing.T) {
 	derive := func(d ...Derivation) *Preprocessor {
 		return must(t, Rules.Compile, Rules{Aliases: []Alias{{Key: "user", Keys: []string{"who"}}}, Derived: d})
@@ -350,7 +350,7 @@ func FuzzTemplate(f *testing.F) {
 			checkRefusal(t, nil, err)
 			return
 		}
-		// Put back what was taken out, and the text is there again.
+		// Expanding the escaped text gives the text again.
 		back, ok := parsed.escaped().expand(func(name string) string { return "${" + name + "}" })
 		if !ok || back != text {
 			t.Fatalf("%q became %q", text, back)

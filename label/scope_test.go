@@ -16,8 +16,7 @@ func TestAScopeLeavesTheKeysThatItIsMadeOfAlone(t *testing.T) {
 	}
 }
 
-// What tells accounts apart is every value of the scope's keys, wherever these stand among the
-// labels, and nothing else.
+// Accounts differ exactly in the values of the scope's keys, in any order of the labels.
 func TestTheKeyOfAScopeHoldsEachValueOfItsKeys(t *testing.T) {
 	scope := NewScope("a", "c")
 	of := func(pairs ...string) string { return string(scope.AppendKey(nil, Of(pairs...))) }

@@ -137,7 +137,7 @@ func TestAppendKeyIdentifiesAnAccount(t *testing.T) {
 	})
 }
 
-// TestHotOperationsDoNotAllocate holds what the ledger does for every request.
+// TestHotOperationsDoNotAllocate covers the operations of the ledger for every request.
 func TestHotOperationsDoNotAllocate(t *testing.T) {
 	set := Of("user", "alice", "creator", "IDE", "engineType", "spark-3.3", "tenant", "a")
 	selector := must(t, ParseSelector, "user=*,creator=IDE,queue=*")
@@ -163,7 +163,7 @@ func TestHotOperationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkAccountKey measures finding the account of a request for one scope.
+// BenchmarkAccountKey measures the account key of a request for one scope.
 func BenchmarkAccountKey(b *testing.B) {
 	set := Of("user", "alice", "creator", "IDE", "engineType", "spark-3.3", "tenant", "a")
 	scope, accounts := NewScope("user", "creator", "engineType"), map[string]int{}

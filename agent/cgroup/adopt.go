@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// adoptRounds is how often a tree is read again. An engine that forks all the time needs two or
-// three rounds.
+// adoptRounds bounds how often a process tree is read again. An engine that forks all the time
+// needs two or three rounds.
 const adoptRounds = 50
 
-// Adopt is that of Driver. A process that starts during a round was started by one that was inside
-// already, or the next round finds it. If the engine was moved and its limits could not all be
-// set, there are a path and an error.
+// Adopt implements Driver. A process that starts during a round is inside if its parent was inside;
+// otherwise the next round finds it. If the engine was moved but not all limits could be set, Adopt
+// returns both a path and an error.
 func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -46,8 +46,8 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 		if err := ctx.Err(); err != nil {
 			return err //nolint:wrapcheck // the caller's own
 		}
-		// The engine's processes are listed first: a process that is not among them was started by
-		// one that was inside by then.
+		// Adopt lists the engine's processes first: a process that is not listed was started by a
+		// process that was inside by then.
 		list, err := members()
 		if err != nil {
 			return err
@@ -66,13 +66,12 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
 }
 
-// moveOutsiders moves those of the processes that are not inside in every hierarchy. It returns
-// them, and those that have ended meanwhile: the processes that they have started are looked for
-// once more. A process that was returned before and is still outside has ended, and its parent has
-// not waited for it yet.
+// moveOutsiders moves the processes that are outside in any hierarchy. It returns them, and those
+// that have ended in the meantime, so that the caller looks again for their children. A process in
+// before that is still outside is a zombie.
 func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]bool) (outside []Member, err error) {
-	// First, so that the next look finds a process that starts meanwhile. An error is no reason to
-	// leave the engine outside: it is stopped like one without a cgroup of its own then.
+	// First, so that the next round finds a process that starts in the meantime. After an error the
+	// engine is moved all the same; the agent then stops it like an engine without a cgroup.
 	outside, _ = d.tree.MakeFreezable(name, slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return before[m] }))
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
@@ -93,7 +92,7 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]
 	return outside, nil
 }
 
-// move moves a process, unless it has ended, to the cgroup that has this folder.
+// move moves a process, unless it has ended, to the cgroup in this folder.
 func (t *Tree) move(h *hierarchy, folder string, m Member) error {
 	if !t.Still(m) {
 		return nil
@@ -108,9 +107,9 @@ func (t *Tree) move(h *hierarchy, folder string, m Member) error {
 	return err //nolint:wrapcheck // it names the file
 }
 
-// putBack moves a process back to the cgroup of its parent. It has got the pid of a member that
-// ended just when that was moved. Inside, it would be under the engine's limits and be stopped
-// with it.
+// putBack moves a process back to the cgroup of its parent. The process reuses the pid of a member
+// that ended just before the move. Inside, it would be under the engine's limits and be stopped
+// with the engine.
 func (t *Tree) putBack(h *hierarchy, pid int32) error {
 	parent, err := t.cgroupOfParent(h, pid)
 	if errors.Is(err, ErrNone) {

@@ -16,34 +16,34 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// engines is the name of the cgroup that has those of engines below it.
+// engines is the name of the parent cgroup of all engines' cgroups.
 const engines = "bursar-engines"
 
-// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver. Until the
-// first engine gets a cgroup nothing is made or changed.
+// Direct is a Driver that makes cgroups with the kernel's files. OpenDirect returns one. It changes
+// nothing until the first engine gets a cgroup.
 type Direct struct {
 	tree *Tree
-	// base is the cgroup that has those of engines below it, the same path in all hierarchies.
+	// base is the path of the parent of all engines' cgroups, the same in all hierarchies.
 	base string
 
 	mu sync.Mutex
-	// prepared: the base is there.
+	// prepared is set once the base exists.
 	prepared bool // guarded by mu
-	// missing are the controllers that no hierarchy has for us.
+	// missing are the controllers that no hierarchy provides to us.
 	missing []string // guarded by mu; once prepared, it does not change
 }
 
 var _ Driver = (*Direct)(nil)
 
-// DirectOptions say where.
+// DirectOptions say where Direct makes cgroups.
 type DirectOptions struct {
-	// Parent is the cgroup below which they are made. Default: the one above this process's own,
-	// if it can be seen.
+	// Parent is the cgroup below which they are made. The default is the parent of this process's
+	// own cgroup, if it is visible.
 	Parent string
 	Tree   TreeOptions
 }
 
-// OpenDirect finds out where cgroups can be made. ErrNone: there are none here.
+// OpenDirect finds the mounted hierarchies and the base. ErrNone: this machine has no cgroups.
 func OpenDirect(o DirectOptions) (*Direct, error) {
 	tree, err := OpenTree(o.Tree)
 	if err != nil {
@@ -68,9 +68,9 @@ func OpenDirect(o DirectOptions) (*Direct, error) {
 	return d, nil
 }
 
-// Prepare makes the cgroup that has those of engines below it, and enables its controllers, unless
-// that is done already. It fails if that is not allowed, and, with version 2, if a cgroup on the
-// way has processes of its own (ErrBusy). All that makes a cgroup for an engine calls it first.
+// Prepare makes the base and enables its controllers, unless that is done already. It fails without
+// permission, and, with version 2, if a cgroup on the way has processes of its own (ErrBusy). Every
+// method that makes a cgroup for an engine calls it first.
 func (d *Direct) Prepare() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *Direct) Prepare() error {
 	return nil
 }
 
-// Writable reports whether this process may make cgroups where they are to be made.
+// Writable reports whether this process may make cgroups below the base.
 func (d *Direct) Writable() bool {
 	for _, h := range d.tree.all {
 		levels, _ := d.levels(h)
@@ -128,7 +128,7 @@ func (d *Direct) prepareLocked() error {
 	return nil
 }
 
-// levels are the cgroups from the top of the mount to the base, the base last.
+// levels lists the cgroups from the top of the mount to the base, the base last.
 func (d *Direct) levels(h *hierarchy) ([]string, error) {
 	if _, visible := h.folder(d.base); !visible {
 		return nil, fmt.Errorf("cgroup %s is not below %s, which is all that is mounted at %s: %w", d.base, h.Root, h.Point, ErrNone)
@@ -156,8 +156,8 @@ func (d *Direct) makeBase(h *hierarchy) error {
 	return nil
 }
 
-// enable enables the controllers of version 2 down to the base, as far as they are there, and
-// returns those that the base has.
+// enable enables the available controllers of version 2 down to the base, and returns the
+// controllers of the base.
 func (d *Direct) enable(h *hierarchy) ([]string, error) {
 	levels, err := d.levels(h)
 	if err != nil {
@@ -206,7 +206,7 @@ func (d *Direct) words(file string) ([]string, error) {
 	return strings.Fields(string(content)), nil
 }
 
-// Name says where cgroups are made and, once there are any, what they cannot do.
+// Name names the base and, once it is prepared, the missing controllers.
 func (d *Direct) Name() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,7 +217,7 @@ func (d *Direct) Name() string {
 	return name
 }
 
-// Close removes the cgroup that has those of engines below it, if there are none.
+// Close removes the base if it has no engines' cgroups.
 func (d *Direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -238,9 +238,9 @@ func (d *Direct) Close() error {
 	return nil
 }
 
-// Enter makes the cgroup of an engine that is about to be started, and moves its first process
-// there before that starts others: so all of the engine is charged to it. It returns the cgroup's
-// path, and an error next to it if the limits could not all be set.
+// Enter makes the cgroup of an engine that is about to start. It moves the engine's first process
+// there before that process starts others, so the whole engine is charged to the cgroup. It returns
+// the cgroup's path, and also an error if not all limits could be set.
 func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -253,13 +253,13 @@ func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (
 		return "", limitErr
 	}
 	if _, err := d.moveOutsiders(name, []Member{{PID: pid}}, nil); err != nil {
-		// Else an engine that is moved there later would seem to have been there from the start.
+		// Otherwise an engine that is moved there later would seem to have started there.
 		return "", errors.Join(err, limitErr, d.removeAll(id))
 	}
 	return name, limitErr
 }
 
-// create makes a cgroup. There is a name unless it could not be made.
+// create makes a cgroup. It returns "" only if the cgroup could not be made.
 func (d *Direct) create(base string, limits Limits) (string, error) {
 	name := path.Join(d.base, base)
 	for _, h := range d.tree.all {
@@ -271,7 +271,7 @@ func (d *Direct) create(base string, limits Limits) (string, error) {
 	return name, d.set(name, limits)
 }
 
-// path finds the cgroup of an engine. ErrNone: it has none.
+// path returns the cgroup of an engine. ErrNone: the engine has none.
 func (d *Direct) path(id string) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -290,13 +290,13 @@ func (d *Direct) path(id string) (string, error) {
 	return "", fmt.Errorf("engine %s: %w", id, ErrNone)
 }
 
-// PathOf is that of Driver.
+// PathOf implements Driver.
 func (d *Direct) PathOf(pid int32) (string, error) { return d.tree.PathOf(pid) }
 
-// Lost is that of Driver.
+// Lost implements Driver.
 func (d *Direct) Lost(pid int32) (string, error) { return d.tree.Lost(pid, d.base) }
 
-// Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.
+// Set implements Driver. ErrInUse: the engine holds more memory than the new limit.
 func (d *Direct) Set(_ context.Context, id string, limits Limits) error {
 	name, err := d.path(id)
 	if err == nil {
@@ -308,7 +308,7 @@ func (d *Direct) Set(_ context.Context, id string, limits Limits) error {
 	return d.set(name, limits)
 }
 
-// Facts is that of Driver.
+// Facts implements Driver.
 func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
 	name, err := d.path(id)
 	if err != nil {
@@ -317,18 +317,18 @@ func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
 	return d.tree.Facts(name)
 }
 
-// Guarded is that of Tree.
+// Guarded forwards to Tree.
 func (d *Direct) Guarded(name string) bool { return d.tree.Guarded(name) }
 
-// Freeze is that of Tree.
+// Freeze forwards to Tree.
 func (d *Direct) Freeze(ctx context.Context, name string) (bool, error) {
 	return d.tree.Freeze(ctx, name)
 }
 
-// Thaw is that of Tree.
+// Thaw forwards to Tree.
 func (d *Direct) Thaw(name string) error { return d.tree.Thaw(name) }
 
-// Find is that of Driver.
+// Find implements Driver.
 func (d *Direct) Find(context.Context) ([]Found, error) {
 	folder, _ := d.tree.main.folder(d.base)
 	names, err := d.tree.files.Folders(folder)
@@ -347,7 +347,7 @@ func (d *Direct) Find(context.Context) ([]Found, error) {
 	return found, nil
 }
 
-// Remove is that of Driver. Cgroups that the engine made below its own go with it.
+// Remove implements Driver. It also removes the cgroups that the engine made below its own.
 func (d *Direct) Remove(_ context.Context, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -363,7 +363,7 @@ func (d *Direct) Remove(_ context.Context, id string) error {
 // removeAll removes a cgroup from all hierarchies.
 func (d *Direct) removeAll(base string) error {
 	name := path.Join(d.base, base)
-	// This one first: Find does not see it.
+	// The freezer's cgroup goes first, because Find does not list it.
 	if err := d.tree.RemoveFreezable(name); err != nil {
 		return err
 	}

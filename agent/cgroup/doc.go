@@ -1,20 +1,20 @@
-// Package cgroup gives engines cgroups of their own, with limits, and says what the kernel did to
-// them there.
+// Package cgroup gives engines cgroups of their own, with limits, and reads the kernel's data about
+// them.
 //
-// Driver is what an agent needs of it, however the cgroups are made. Direct, here, makes them with
-// the kernel's own files: in the unified hierarchy (version 2), in those of the controllers
-// (version 1), or in both if a machine has both. Package unit makes them by asking systemd, which
-// owns the hierarchy where it runs. KernelLog reads which processes the kernel killed for lack of
-// memory, also of engines without a cgroup of their own.
+// Driver is the agent's interface to cgroups. Direct, in this package, makes them with the kernel's
+// own files: in the unified hierarchy (version 2), in the hierarchies of the controllers (version
+// 1), or in both if a machine has both. Package unit makes them by systemd, which owns the
+// hierarchy if it runs. KernelLog reads which processes the kernel killed for lack of memory, also
+// of engines without a cgroup of their own.
 //
-// Freeze stops the processes of an engine's cgroup for a moment, for a caller that ends them; Thaw
-// lets them go on. Version 2 can do that to every cgroup. With version 1 an engine gets a cgroup in
-// the freezer's hierarchy too, if there is one.
+// Freeze stops the processes of an engine's cgroup for a moment, so that the caller can end them.
+// Thaw lets them go on. Version 2 can freeze every cgroup. With version 1 an engine also gets a
+// cgroup in the freezer's hierarchy, if the machine has one.
 //
-// Nothing here decides who gets a cgroup or which limits, and nothing here ever ends a process: a
-// cgroup that has processes stays.
+// The package does not decide which engines get a cgroup or which limits they get. It never ends a
+// process: a cgroup that has processes stays.
 //
-// A Driver may be used by several goroutines at a time, for different engines; what is done to one
-// engine is done by one at a time. Set may only be called for engines that were created or
-// adopted, by this incarnation of the agent or an earlier one.
+// Several goroutines may use a Driver at a time, but only one of them for the same engine. Set may
+// only be called for engines that this incarnation of the agent, or an earlier one, has created or
+// adopted.
 package cgroup

@@ -12,17 +12,17 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Files are the kernel's files of cgroups. A test plays the kernel behind them.
+// Files gives access to the kernel's files of cgroups. Tests replace the kernel behind it.
 type Files interface {
 	Read(name string) ([]byte, error)
-	// Write writes to a file that is there, in one call, as the kernel wants it.
+	// Write writes to an existing file in one call, as the kernel requires.
 	Write(name, content string) error
-	// Mkdir makes a cgroup, Rmdir removes one without processes and children.
+	// Mkdir makes a cgroup. Rmdir removes a cgroup without processes and children.
 	Mkdir(name string) error
 	Rmdir(name string) error
 	// Folders lists the names of the folders in a folder.
 	Folders(name string) ([]string, error)
-	// Owner is the user of a file or folder, and its mode.
+	// Owner returns the user and the mode of a file or folder.
 	Owner(name string) (uid, mode uint32, err error)
 }
 
@@ -41,8 +41,8 @@ func (kernel) Write(name, content string) error {
 	return errors.Join(err, file.Close())
 }
 
-// Mkdir makes a cgroup that every user can read, as the kernel's own are: a Java engine reads
-// there how much memory it has. The agent's umask must not prevent that.
+// Mkdir makes a cgroup that every user can read, like the kernel's own: a Java engine reads its
+// memory limit there. The agent's umask must not prevent that.
 func (kernel) Mkdir(name string) error {
 	if err := os.Mkdir(name, 0o755); err != nil { //nolint:gosec // see above
 		return err //nolint:wrapcheck // names the cgroup
@@ -69,7 +69,7 @@ func (kernel) Owner(name string) (uid, mode uint32, err error) {
 	return stat.Uid, stat.Mode, nil
 }
 
-// ensure makes a cgroup that may be there already.
+// ensure makes a cgroup unless it exists.
 func ensure(files Files, name string) error {
 	if err := files.Mkdir(name); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making a cgroup: %w", err)

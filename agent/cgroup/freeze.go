@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// freezer is version 1's controller that stops the processes of a cgroup. Version 2 has that in
+// freezer is version 1's controller that stops the processes of a cgroup. Version 2 can freeze
 // every cgroup.
 const freezer = "freezer"
 
@@ -21,25 +21,27 @@ const (
 	// freezeTimeout bounds the wait until all processes have stopped. A process that waits for a
 	// disk stops only when the disk has answered.
 	freezeTimeout = 2 * time.Second
-	// freezeLook is the time between two looks. Most cgroups are frozen at the first.
+	// freezeLook is the time between two reads of the state. Most cgroups are frozen at the first
+	// read.
 	freezeLook = time.Millisecond
 )
 
-// ErrNoFreezing says that the processes of a cgroup cannot be frozen: the kernel has no way to do
-// it, the agent has not made the cgroup, others may write to it, or the agent itself is in it.
+// ErrNoFreezing says that the processes of a cgroup cannot be frozen. Either the kernel cannot
+// freeze, or the agent has not made the cgroup, or others may write to it, or the agent itself is
+// in it.
 var ErrNoFreezing = errors.New("its processes cannot be frozen")
 
-// freezing is the place where the processes of one cgroup are frozen.
+// freezing is a file by which the kernel freezes the processes of one cgroup.
 type freezing struct {
 	hierarchy *hierarchy
 	folder    string
-	// file takes on and off. The kernel answers frozen in the file state.
+	// The caller writes on or off to file. The kernel shows frozen in the file state.
 	file, on, off string
 	state, frozen string
 }
 
-// freezings are the places that a cgroup of this path may have, the better one first. A machine
-// with both versions may have one in each.
+// freezings lists the possible freezings of the cgroup of this path, the better one first. A
+// machine with both versions may have one in each.
 func (t *Tree) freezings(name string) (places []freezing) {
 	if t.unified != nil {
 		if folder, visible := t.unified.folder(name); visible {
@@ -54,11 +56,11 @@ func (t *Tree) freezings(name string) (places []freezing) {
 	return places
 }
 
-// Freeze stops all processes of the cgroup of this path and below it, until Thaw. So none of them
-// can start another one. It reports whether all have stopped within two seconds. If that is false,
-// or after an error, some may have stopped: the caller must call Thaw in any case.
+// Freeze stops all processes in and below the cgroup of this path until Thaw, so none of them can
+// start another one. It reports whether all have stopped within two seconds. If not, or after an
+// error, some may have stopped: the caller must always call Thaw.
 //
-// ErrNoFreezing: they cannot be frozen here. A cgroup that is not an engine's is never frozen.
+// ErrNoFreezing: they cannot be frozen. Freeze never freezes a cgroup that is not an engine's.
 func (t *Tree) Freeze(ctx context.Context, name string) (all bool, err error) {
 	at, err := t.freezing(name)
 	if err != nil {
@@ -89,7 +91,7 @@ func (t *Tree) Freeze(ctx context.Context, name string) (all bool, err error) {
 	}
 }
 
-// freezing finds the place where a cgroup can be frozen.
+// freezing returns the freezing that works for a cgroup.
 func (t *Tree) freezing(name string) (freezing, error) {
 	if !isEngines(name) {
 		return freezing{}, fmt.Errorf("cgroup %s: %w: it is not an engine's", name, ErrNoFreezing)
@@ -100,7 +102,7 @@ func (t *Tree) freezing(name string) (freezing, error) {
 	}
 	for _, at := range t.freezings(name) {
 		if _, err := t.files.Read(filepath.Join(at.folder, at.file)); err != nil {
-			continue // it is not there, or the kernel is too old
+			continue // the file does not exist, or the kernel is too old
 		}
 		if below(own.Of(at.hierarchy.controller()), name) {
 			return freezing{}, fmt.Errorf("cgroup %s: %w: this process is inside", name, ErrNoFreezing)
@@ -113,7 +115,7 @@ func (t *Tree) freezing(name string) (freezing, error) {
 	return freezing{}, fmt.Errorf("cgroup %s: %w: there is no %s for it", name, ErrNoFreezing, freezer)
 }
 
-// reaches refuses a place where none of the processes are that the cgroup has.
+// reaches refuses a freezing whose cgroup holds none of the processes of the cgroup name.
 func (t *Tree) reaches(at freezing, name string) error {
 	if at.hierarchy == t.main {
 		return nil
@@ -126,7 +128,7 @@ func (t *Tree) reaches(at freezing, name string) error {
 }
 
 // Thaw lets the processes of the cgroup of this path go on, if they are frozen. A cgroup that is
-// gone, or has no place to be frozen at, is no error.
+// gone, or cannot be frozen, is no error.
 func (t *Tree) Thaw(name string) error {
 	if !isEngines(name) {
 		return nil
@@ -144,7 +146,7 @@ func (t *Tree) Thaw(name string) error {
 	return all
 }
 
-// isEngines reports whether a driver gives paths like this one to cgroups of engines.
+// isEngines reports whether a driver gives such a path to the cgroup of an engine.
 func isEngines(name string) bool {
 	base := path.Base(name)
 	id, isUnit := strings.CutPrefix(base, unitPrefix)
@@ -156,12 +158,12 @@ func isEngines(name string) bool {
 	return CheckID(id) == nil && IsNameOf(id, name)
 }
 
-// MakeFreezable gives the cgroup of this path one of the same path in the freezer's hierarchy, and
-// moves those of the processes there that are outside. It returns them. It does nothing if version
-// 2, or nothing, freezes the cgroup.
+// MakeFreezable makes a cgroup of the same path in the freezer's hierarchy, and moves the members
+// that are outside there. It returns them. It does nothing if version 2 freezes the cgroup, or if
+// the machine has no freezer.
 //
-// A process in a freezer cgroup that somebody else has made stays there: that one decides when it
-// runs (a batch system suspends its jobs so).
+// A process in a freezer cgroup of another program stays there: that program decides when the
+// process runs. A batch system may suspend its jobs in this way.
 func (t *Tree) MakeFreezable(name string, members []Member) (moved []Member, err error) {
 	if t.freezer == nil {
 		return nil, nil
@@ -182,7 +184,7 @@ func (t *Tree) MakeFreezable(name string, members []Member) (moved []Member, err
 		cgroups, err := t.cgroupsOf(m.PID)
 		now := cgroups.Of(freezer)
 		if err != nil || below(now, name) || !below(name, now) {
-			continue // it has ended, is inside, or is somebody else's
+			continue // it has ended, is inside, or is in the freezer cgroup of another program
 		}
 		if err := t.move(t.freezer, folder, m); err != nil {
 			return moved, fmt.Errorf("moving process %d to cgroup %s: %w", m.PID, name, err)
@@ -192,7 +194,7 @@ func (t *Tree) MakeFreezable(name string, members []Member) (moved []Member, err
 	return moved, nil
 }
 
-// makeWay makes a cgroup with all above it.
+// makeWay makes a cgroup and all cgroups above it.
 func (t *Tree) makeWay(h *hierarchy, name string) error {
 	if _, visible := h.folder(name); !visible || name == h.Root {
 		return nil
@@ -204,7 +206,7 @@ func (t *Tree) makeWay(h *hierarchy, name string) error {
 	return ensure(t.files, folder)
 }
 
-// RemoveFreezable removes the cgroup that MakeFreezable has made. ErrBusy: it has processes.
+// RemoveFreezable removes the cgroup of MakeFreezable. ErrBusy: it has processes.
 func (t *Tree) RemoveFreezable(name string) error {
 	if t.freezer == nil || !isEngines(name) {
 		return nil

@@ -16,15 +16,14 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// What is asked of the kernel here. Processor time is accounted by a controller of its own with
-// version 1.
+// The controllers that this package uses. With version 1, cpuacct accounts for processor time.
 const (
 	memory     = cgroupfs.Memory
 	cpu        = "cpu"
 	accounting = "cpuacct"
 )
 
-// hierarchy is one mounted hierarchy of cgroups: what its mount shows.
+// hierarchy is one mounted hierarchy of cgroups, as its mount shows it.
 type hierarchy struct {
 	cgroupfs.Place
 
@@ -34,13 +33,14 @@ type hierarchy struct {
 	controllers []string
 }
 
-// folder is where the files of a cgroup are; false: the mount does not show it.
+// folder returns the folder of a cgroup; false if the mount does not show the cgroup.
 func (h *hierarchy) folder(name string) (string, bool) {
 	below, visible := cgroupfs.Within(h.Root, name)
 	return filepath.Join(h.Point, below), visible
 }
 
-// controller is one by which the hierarchy is known: the first of version 1, or the unified one.
+// controller returns the name that identifies the hierarchy: its first controller, or the unified
+// one.
 func (h *hierarchy) controller() string {
 	if h.V1 {
 		return h.controllers[0]
@@ -48,16 +48,16 @@ func (h *hierarchy) controller() string {
 	return cgroupfs.Unified
 }
 
-// Tree is the machine's cgroups, as this process sees them. It keeps nothing but where they are.
+// Tree is the machine's cgroups, as this process sees them. It stores only their locations.
 type Tree struct {
 	files Files
 	proc  string
-	// main has the hierarchy that accounts for memory; if none does, the unified one. A cgroup's
-	// path is its path there.
+	// main is the hierarchy that accounts for memory; if none does, the unified one. The path of a
+	// cgroup is its path in main.
 	main *hierarchy
-	// all has main and the others that are used.
+	// all has main and the other hierarchies in use.
 	all []*hierarchy
-	// freezer and unified are those in which processes can be frozen; nil: there is none.
+	// freezer and unified are the hierarchies that can freeze processes; nil if not mounted.
 	freezer, unified *hierarchy
 }
 
@@ -68,7 +68,7 @@ type TreeOptions struct {
 	Files      Files
 }
 
-// OpenTree finds the hierarchies. ErrNone: there are none.
+// OpenTree finds the hierarchies. ErrNone: none is mounted.
 func OpenTree(o TreeOptions) (*Tree, error) {
 	if o.Proc == "" {
 		o.Proc = procfs.DefaultMountPoint
@@ -113,7 +113,7 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 			t.all = append(t.all, h)
 		}
 	}
-	// If only some controllers are version 1's, the others may be the unified hierarchy's.
+	// If only some controllers use version 1, the others may be in the unified hierarchy.
 	if unified != nil && byController[cpu] == nil && !slices.Contains(t.all, unified) {
 		t.all = append(t.all, unified)
 	}
@@ -123,7 +123,7 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 	return t, nil
 }
 
-// mounted finds the hierarchies, and in which of their cgroups this process is.
+// mounted returns the hierarchies and this process's cgroup in each.
 func mounted(o TreeOptions) (cgroupfs.Hierarchies, cgroupfs.Paths, error) {
 	self := filepath.Join(o.Proc, "self")
 	info, err := os.ReadFile(filepath.Join(self, "mountinfo")) //nolint:gosec // in the process table
@@ -144,7 +144,7 @@ func mounted(o TreeOptions) (cgroupfs.Hierarchies, cgroupfs.Paths, error) {
 	}}, own, nil
 }
 
-// readPaths reads the cgroups of a process, which has this folder in the process table.
+// readPaths reads the cgroups of a process. process is its folder in the process table.
 func readPaths(process string) (cgroupfs.Paths, error) {
 	content, err := os.ReadFile(filepath.Join(process, "cgroup")) //nolint:gosec // in the process table
 	if err != nil {
@@ -153,10 +153,10 @@ func readPaths(process string) (cgroupfs.Paths, error) {
 	return cgroupfs.ParsePaths(content) //nolint:wrapcheck // it says what it is about
 }
 
-// process is the folder of a process in the process table.
+// process returns the folder of a process in the process table.
 func (t *Tree) process(pid int32) string { return filepath.Join(t.proc, strconv.Itoa(int(pid))) }
 
-// Name says which version this is.
+// Name names the version of cgroups.
 func (t *Tree) Name() string {
 	if t.main.V1 {
 		return "version 1"
@@ -177,8 +177,8 @@ func (t *Tree) PathOf(pid int32) (string, error) {
 	return cgroups.Of(cgroupfs.Unified), nil
 }
 
-// cgroupsOf reads in which cgroups a process is. If its first thread has ended, another thread is
-// read: the kernel shows the first at the top of the hierarchy.
+// cgroupsOf reads the cgroups of a process. If its first thread has ended, it reads another thread,
+// because the kernel shows the first one at the top of the hierarchy.
 func (t *Tree) cgroupsOf(pid int32) (cgroupfs.Paths, error) {
 	cgroups, err := readPaths(t.process(t.liveThread(pid)))
 	if err != nil {
@@ -187,7 +187,7 @@ func (t *Tree) cgroupsOf(pid int32) (cgroupfs.Paths, error) {
 	return cgroups, nil
 }
 
-// liveThread is the process's first thread, or if that has ended before the others, one that runs.
+// liveThread returns the process's first thread, or a running one if the first has ended.
 func (t *Tree) liveThread(pid int32) int32 {
 	const zombie = "Z"
 	if stat, err := t.stat(pid); err != nil || stat.State != zombie || stat.NumThreads <= 1 {
@@ -216,13 +216,13 @@ func (t *Tree) Guarded(name string) bool {
 	return visible && t.guarded(folder)
 }
 
-// guarded reports whether only root and this process's user can write to the cgroup that has this
-// folder, and to further files in it.
+// guarded reports whether only root and this process's user can write to the cgroup in this folder
+// and to further files in it.
 func (t *Tree) guarded(folder string, further ...string) bool {
 	for _, file := range append([]string{"", "cgroup.procs", "cgroup.threads", "tasks"}, further...) {
 		owner, mode, err := t.files.Owner(filepath.Join(folder, file))
 		if cgroupfs.Absent(err) && (file == "cgroup.threads" || file == "tasks") {
-			continue // the other version's
+			continue // a file of the other version
 		}
 		if err != nil || owner != 0 && int(owner) != os.Geteuid() || mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 {
 			return false
@@ -231,7 +231,7 @@ func (t *Tree) guarded(folder string, further ...string) bool {
 	return true
 }
 
-// Still reports whether a member's pid is still its own. If it has ended, it is not.
+// Still reports whether a member's pid is still its own. It is not if the member has ended.
 func (t *Tree) Still(m Member) bool {
 	if m.StartTime == 0 {
 		return true
@@ -259,7 +259,7 @@ func (t *Tree) stat(pid int32) (procfs.ProcStat, error) {
 	return stat, nil
 }
 
-// cgroupOfParent returns where the parent of a process is. ErrNone: there is no such process.
+// cgroupOfParent returns the cgroup of a process's parent. ErrNone: there is no such process.
 func (t *Tree) cgroupOfParent(h *hierarchy, pid int32) (string, error) {
 	stat, err := t.stat(pid)
 	if err != nil {
@@ -275,7 +275,7 @@ func (t *Tree) cgroupOfParent(h *hierarchy, pid int32) (string, error) {
 	return cgroups.Of(h.controller()), nil
 }
 
-// Outsiders are those of the processes that are not in the cgroup of this path, nor below it.
+// Outsiders returns the members that are not in or below the cgroup of this path.
 func (t *Tree) Outsiders(name string, members []Member) ([]Member, error) {
 	inside, err := t.members(t.main, name)
 	if err != nil {
@@ -329,7 +329,7 @@ func number(text string) (int64, error) {
 	return cgroupfs.Number([]byte(text)) //nolint:wrapcheck // it says what it is about
 }
 
-// Facts reads what there is to know of the cgroup of this path. ErrNone: it is not there.
+// Facts reads the facts of the cgroup of this path. ErrNone: the cgroup does not exist.
 func (t *Tree) Facts(name string) (Facts, error) {
 	var facts Facts
 	empty, err := t.empty(name)
@@ -343,7 +343,7 @@ func (t *Tree) Facts(name string) (Facts, error) {
 	}
 	counters, err := t.counters(name, events)
 	if errors.Is(err, ErrNone) {
-		return facts, nil // without the controller of memory there is no more to know
+		return facts, nil // without the controller of memory there are no other facts
 	}
 	if err != nil {
 		return Facts{}, err
@@ -362,7 +362,7 @@ func (t *Tree) Facts(name string) (Facts, error) {
 	return facts, nil
 }
 
-// memoryMax reads a limit in bytes; 0: none.
+// memoryMax reads a limit in bytes; 0 means none.
 func (t *Tree) memoryMax(name, file string) (int64, error) {
 	content, err := t.read(name, file)
 	if err != nil {
@@ -378,10 +378,10 @@ func (t *Tree) memoryMax(name, file string) (int64, error) {
 	return bytes, nil
 }
 
-// ranIntoV1 reports whether memory has reached a limit. Version 1 counts that for the limit of
-// memory, but not in every kernel for that of memory and swap together. Then the most that was
-// ever in use shows it: it is below the limit by less than what is asked for at a time, a huge
-// page at most.
+// ranIntoV1 reports whether memory has reached a limit. Version 1 counts failures at the limit of
+// memory, but not every kernel counts those at the limit of memory and swap. For these it compares
+// the peak use: a peak less than one allocation, a huge page at most, below the limit counts as
+// reached.
 func (t *Tree) ranIntoV1(name string, limit int64) (bool, error) {
 	times, err := t.number(name, "memory.failcnt")
 	if err != nil {
@@ -391,7 +391,7 @@ func (t *Tree) ranIntoV1(name string, limit int64) (bool, error) {
 	return times > 0 || most > limit-hugePage, err
 }
 
-// hugePage is in bytes.
+// hugePage is the size of a huge page in bytes.
 const hugePage = 2 << 20
 
 func (t *Tree) number(name, file string) (int64, error) {
@@ -414,17 +414,17 @@ func (t *Tree) empty(name string) (bool, error) {
 	}
 	pids, err := t.members(t.main, name)
 	if errors.Is(err, errTooMany) {
-		return false, nil // not all of them were read
+		return false, nil // the walk has reached its bound
 	}
 	return len(pids) == 0, err
 }
 
-// Fits refuses a limit of memory that is below what the cgroup holds and the kernel cannot
-// reclaim: with version 2, the kernel would kill processes to keep it. ErrInUse: not now. A limit
-// of 0 always fits.
+// Fits refuses a memory limit below the cgroup's memory that the kernel cannot reclaim: with
+// version 2, the kernel would kill processes to meet it. ErrInUse: the limit does not fit now. A
+// limit of 0 always fits.
 func (t *Tree) Fits(name string, limit int64) error {
 	if limit == 0 || t.main.V1 {
-		return nil // version 1 refuses it by itself
+		return nil // the kernel's version 1 refuses such a limit itself
 	}
 	current, err := t.number(name, "memory.current")
 	if errors.Is(err, ErrNone) {

@@ -19,27 +19,26 @@ import (
 // Kill is a process that the kernel killed for lack of memory.
 type Kill struct {
 	PID int32
-	// At is when, after boot.
+	// At is the time of the kill after boot.
 	At time.Duration
-	// Limit: it was killed because of a cgroup's limit, else because the machine had none left.
+	// Limit is set if a cgroup's limit caused the kill. Otherwise the machine had no memory left.
 	Limit bool
-	// Cgroup is the one whose limit it was, if the kernel said so.
+	// Cgroup is the cgroup whose limit it was, if the log names it.
 	Cgroup string
 }
 
 const (
-	// maxKills is how many are remembered. More than that are not expected between two calls of
-	// Read.
+	// maxKills is the number of kills kept. No more are expected between two calls of Read.
 	maxKills = 1024
 	// recordSize is more than the kernel's longest record, in bytes.
 	recordSize = 8192
-	// maxRecords bounds one Read; a kernel log has fewer. The next one reads the rest.
+	// maxRecords bounds one Read; a kernel log has fewer records. The next Read continues.
 	maxRecords = 1 << 17
-	// initialPIDs is the namespace whose numbers the kernel's log has (PROC_PID_INIT_INO).
+	// initialPIDs is the namespace of the pids in the kernel's log (PROC_PID_INIT_INO).
 	initialPIDs = "pid:[4026531836]"
 )
 
-// KernelLog finds kills in the kernel's log. It may be used by several goroutines at a time.
+// KernelLog finds kills in the kernel's log. It is safe for concurrent use.
 type KernelLog struct {
 	mu     sync.Mutex
 	source io.Reader // guarded by mu, as all below
@@ -48,9 +47,9 @@ type KernelLog struct {
 	kills  []Kill // in their order
 }
 
-// OpenKernelLog opens /dev/kmsg, from the oldest record that it has on: kills while no agent ran
-// count too. Errors are those of opening. ErrNone: this process is in a pid namespace, in which
-// the log's numbers mean nothing.
+// OpenKernelLog opens /dev/kmsg at its oldest record: kills while no agent ran count too. It
+// returns the errors of opening. ErrNone: this process is in a pid namespace, where the log's pids
+// have no meaning.
 func OpenKernelLog(proc string) (*KernelLog, io.Closer, error) {
 	switch namespace, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid")); {
 	case err != nil:
@@ -66,22 +65,21 @@ func OpenKernelLog(proc string) (*KernelLog, io.Closer, error) {
 	return NewKernelLog(device), device, nil
 }
 
-// device is a descriptor that is read without waiting. An *os.File would wait for the next record.
+// device is a descriptor whose Read does not block. An *os.File would wait for the next record.
 type device int
 
 func (d device) Read(to []byte) (int, error) { return syscall.Read(int(d), to) } //nolint:wrapcheck // what to do depends on the number
 
 func (d device) Close() error { return syscall.Close(int(d)) } //nolint:wrapcheck // there is no more to say
 
-// NewKernelLog reads records in the format of /dev/kmsg, one with each call of the source's Read,
-// until that returns an error: EAGAIN or io.EOF if there are no more for now, EPIPE if records
-// were lost.
+// NewKernelLog reads records in the format of /dev/kmsg. Each call of the source's Read returns one
+// record, or an error: EAGAIN or io.EOF if there are no more for now, EPIPE if records were lost.
 func NewKernelLog(source io.Reader) *KernelLog {
 	return &KernelLog{source: source, buffer: make([]byte, recordSize)}
 }
 
-// Read reads what has been logged since it was last called. The error says why that failed; what
-// was found stays.
+// Read reads the records that were logged since its last call. After an error, the kills that were
+// found before it stay.
 func (l *KernelLog) Read() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +107,8 @@ func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range slices.Backward(l.kills) {
-		// The log's clock may be a little behind that of start times, which goes on while the
-		// machine sleeps. Pids are given away again after some thousands of others.
+		// The log's clock may be a little behind the clock of start times, which also counts while
+		// the machine sleeps. The kernel reuses a pid only after some thousands of others.
 		if k.PID == pid && k.At >= started-clockSlack {
 			return k, true
 		}
@@ -124,7 +122,7 @@ func (l *KernelLog) AtLimitOf(path string, since time.Duration) (last Kill, kill
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.kills {
-		// With less slack than for a pid: a cgroup's name can be used again at once.
+		// The slack is smaller than for a pid, because a cgroup's name can be reused at once.
 		if k.Limit && k.Cgroup == path && k.At >= since-time.Second {
 			last = k
 			kills++
@@ -135,11 +133,11 @@ func (l *KernelLog) AtLimitOf(path string, since time.Duration) (last Kill, kill
 
 const clockSlack = 10 * time.Second
 
-// killParser follows the lines by which the kernel logs one kill after the other (mm/oom_kill.c
-// and mm/memcontrol.c). They are, in this order: since Linux 4.19
-// "oom-kill:constraint=…,oom_memcg=…", before that "Memory cgroup out of memory: Kill process …"
-// or "Tasks in … killed as a result of limit of …"; then "Killed process N", since 5.1 with whose
-// lack of memory it was before it.
+// killParser parses the lines by which the kernel logs kills, one after the other (mm/oom_kill.c
+// and mm/memcontrol.c). Their order is: since Linux 4.19 "oom-kill:constraint=…,oom_memcg=…",
+// before that "Memory cgroup out of memory: Kill process …" or "Tasks in … killed as a result of
+// limit of …"; then "Killed process N". Since 5.1 the cause precedes "Killed process N" on its
+// line.
 type killParser struct {
 	limit  bool
 	cgroup string
@@ -161,7 +159,7 @@ func (p *killParser) record(record []byte) (Kill, bool) {
 	if !found || len(fields) < 4 {
 		return Kill{}, false
 	}
-	// A program can write to the log too, as of another facility than the kernel's, which is 0.
+	// Programs can write to the log too, but never with the kernel's facility, which is 0.
 	priority, err := strconv.ParseUint(fields[0], 10, 32)
 	if err != nil || priority > 7 {
 		return Kill{}, false
@@ -200,8 +198,8 @@ func (p *killParser) line(text string, at time.Duration) (Kill, bool) {
 		return Kill{}, false
 	}
 	kill := Kill{PID: int32(pid), At: at, Limit: p.limit, Cgroup: p.cgroup}
-	// If there are many kills in a short time, the kernel logs the lines before it for the first
-	// only: they do not belong to the next.
+	// During many kills in a short time, the kernel logs the preceding lines only for the first
+	// kill. They do not belong to the next one.
 	*p = killParser{}
 	return kill, true
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// limitFile is a file of a cgroup that can hold its processes to something, or give them something
-// that others do not have.
+// limitFile is a file of a cgroup that can limit its processes, or give them a resource that others
+// do not have.
 type limitFile struct {
 	name string
-	// unset reports whether the file says nothing: it has what the kernel gives to a new cgroup.
+	// unset reports whether the file has the content that the kernel gives to a new cgroup.
 	unset func(content string) bool
 }
 
-// limitFiles are those of both versions: a mount of version 1 may have several controllers.
+// limitFiles lists the files of both versions; a mount of version 1 may have several controllers.
 func limitFiles() []limitFile {
 	files := []limitFile{
 		{"memory.max", is("max")},
@@ -73,7 +73,7 @@ func is(one ...string) func(string) bool {
 	return func(content string) bool { return slices.Contains(one, content) }
 }
 
-// isMax is for a limit with a period behind it.
+// isMax reports whether content is "max", followed by a period.
 func isMax(content string) bool {
 	word, _, _ := strings.Cut(content, " ")
 	return word == "max" || word == ""
@@ -84,7 +84,8 @@ func unlimitedV1(content string) bool {
 	return err == nil && limit >= cgroupfs.UnlimitedV1
 }
 
-// allMax is for lines of a thing and its limits: "sev max", "mlx hca_handle=max hca_object=max".
+// allMax reports whether all limits are max in lines such as "sev max" and "mlx hca_handle=max
+// hca_object=max".
 func allMax(content string) bool { return allLines(content, "max") }
 
 func allZero(content string) bool { return allLines(content, "0") }

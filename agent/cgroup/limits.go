@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// period is over which a quota of processor time is counted, in microseconds: the kernel's own
-	// default.
+	// period is the accounting period of a CPU quota, in microseconds: the kernel's own default.
 	period = 100_000
-	// leastQuota is the least that the kernel takes, in microseconds.
+	// leastQuota is the smallest quota that the kernel accepts, in microseconds.
 	leastQuota = 1000
 
 	defaultWeight = 100
 	leastWeight   = 1
 	mostWeight    = 10_000
-	// Version 1 has shares: 1024 are a weight of 100.
+	// Version 1 has shares: 1024 shares equal a weight of 100.
 	defaultShares = 1024
 	leastShares   = 2
 	mostShares    = 262_144
 )
 
-// ErrInUse says that an engine holds more memory than its limit would be. Policy says what is done
-// about that: setting a limit must not kill.
+// ErrInUse says that an engine holds more memory than its new limit. Setting a limit must not kill;
+// the engine's policy decides about its over-use.
 var ErrInUse = errors.New("more is in use than the limit")
 
-// UnsupportedError says that nothing here can keep a limit.
+// UnsupportedError says that no controller here can enforce a limit.
 type UnsupportedError struct {
 	Controller string
 }
@@ -39,7 +38,7 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("no controller %s here: its limit is not kept", e.Controller)
 }
 
-// Weight is the CPU weight as the kernel takes it.
+// Weight returns the CPU weight in the kernel's range.
 func (l Limits) Weight() int64 {
 	if l.CPUWeight == 0 {
 		return defaultWeight
@@ -47,7 +46,7 @@ func (l Limits) Weight() int64 {
 	return min(max(l.CPUWeight, leastWeight), mostWeight)
 }
 
-// quota is the processor time in microseconds per period; 0: no limit.
+// quota returns the processor time in microseconds per period; 0 means no limit.
 func (l Limits) quota() int64 {
 	if l.CPUMillis == 0 {
 		return 0
@@ -55,7 +54,7 @@ func (l Limits) quota() int64 {
 	return max(leastQuota, l.CPUMillis*(period/1000))
 }
 
-// set sets all limits of a cgroup, also if one of them fails.
+// set sets every limit of a cgroup, even if one of them fails.
 func (d *Direct) set(name string, limits Limits) error {
 	var all error
 	if limits.MemoryMax != 0 && slices.Contains(d.missing, memory) {
@@ -105,7 +104,7 @@ func (d *Direct) setMemory(name, folder string, limit int64) error {
 	}
 	most, swap := "max", "max"
 	if limit != 0 {
-		// What an engine is entitled to is memory: with swap next to it, it could have more.
+		// The entitlement is a bound of memory: with swap the engine could use more.
 		most, swap = strconv.FormatInt(limit, 10), "0"
 	}
 	return errors.Join(
@@ -113,8 +112,8 @@ func (d *Direct) setMemory(name, folder string, limit int64) error {
 		ifThere(d.tree.files.Write(filepath.Join(folder, "memory.swap.max"), swap)))
 }
 
-// setMemoryV1 sets the limit of memory and that of memory and swap, which may never be the lower
-// one.
+// setMemoryV1 sets the limit of memory and the limit of memory and swap. The second may never be
+// lower than the first.
 func (d *Direct) setMemoryV1(folder string, limit int64) error {
 	most := "-1"
 	if limit != 0 {
@@ -154,7 +153,7 @@ func ifThere(err error) error {
 	return err
 }
 
-// inUse is the error of a limit that version 1 does not take because more is held.
+// inUse converts the error of version 1 for a limit below the memory in use.
 func inUse(err error) error {
 	if errors.Is(err, syscall.EBUSY) {
 		return errors.Join(ErrInUse, err)

@@ -11,13 +11,13 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Lost names what a process would leave behind if it was moved below the cgroup of this path: a
-// limit or a weight (see limitFiles) that it is under and the other is not; or the container it is
-// in. Limits in the files named last do not count, as the
-// caller sets them again. "": nothing. ErrNone: there is no such process.
+// Lost names a limit or weight (see limitFiles) or the container that a process would lose by a
+// move below the cgroup to; "" if there is none. A limit that also holds for to is not lost. Limits
+// in the files kept do not count, because the caller sets them again. ErrNone: there is no such
+// process.
 //
-// With version 1 a process keeps what other hierarchies hold it to, such as the number of
-// processes: it is not moved there.
+// With version 1 a process keeps its limits in other hierarchies, such as the number of processes:
+// it is not moved there.
 func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
 	container, err := t.elsewhere(pid)
 	if err != nil {
@@ -37,8 +37,8 @@ func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
 	return found, err
 }
 
-// Tasks is the number of processes that a process would no longer be limited to if it was moved
-// below the cgroup of this path; 0: none.
+// Tasks returns the limit on the number of processes that a process would lose by a move below the
+// cgroup to; 0 means none.
 func (t *Tree) Tasks(pid int32, to string) (int64, error) {
 	least := int64(0)
 	err := t.limits(pid, to, func(_, file string, limit int64) bool {
@@ -50,11 +50,12 @@ func (t *Tree) Tasks(pid int32, to string) (int64, error) {
 	return least, err
 }
 
-// tasksFile has the limit on the number of processes, as version 2 has it next to the others.
+// tasksFile has the limit on the number of processes, which version 2 has in the same hierarchy as
+// the others.
 const tasksFile = "pids.max"
 
-// limits goes up from the cgroup of a process to one that has the other of this path below it. It
-// yields each limit, until it has to stop.
+// limits goes up from the cgroup of a process to the first cgroup that also contains the cgroup to.
+// It passes each limit to tell until tell returns false.
 func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit int64) bool) error {
 	cgroups, err := t.cgroupsOf(pid)
 	if err != nil {
@@ -70,15 +71,15 @@ func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit i
 	return nil
 }
 
-// below reports whether a cgroup is another one, or below that.
+// below reports whether the cgroup name is other, or is below it.
 func below(name, other string) bool {
 	_, is := cgroupfs.Within(other, name)
 	return is
 }
 
-// elsewhere names the namespace that shows that a process is in a container: the container's
-// engine expects it in its cgroup. A process in a user namespace of its own is in none: every user
-// can make one, and other namespaces in it, to escape a move.
+// elsewhere names the namespace that shows that a process is in a container, whose runtime expects
+// it in its cgroup. A process in a user namespace of its own does not count: every user can make
+// one, and other namespaces in it, to escape a move.
 func (t *Tree) elsewhere(pid int32) (string, error) {
 	thread := t.liveThread(pid)
 	differs := func(kind string) (bool, error) {
@@ -106,7 +107,7 @@ func processGone(pid int32, err error) error {
 	return fmt.Errorf("process %d: %w", pid, err)
 }
 
-// limitsOf yields the limits of one cgroup. A cgroup that is not seen here may have any.
+// limitsOf passes the limits of one cgroup to tell. A cgroup outside the mount may have any limit.
 func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, limit int64) bool) (goOn bool, err error) {
 	folder, visible := h.folder(name)
 	if !visible {
@@ -124,7 +125,7 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 			continue
 		}
 		if h.V1 && strings.HasPrefix(file.name, "cpuset.") {
-			// version 1 has a child begin with what its parent has
+			// with version 1 a new child starts with its parent's value
 			if above, err := t.limitText(filepath.Dir(folder), file.name); err == nil && above == text {
 				continue
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// An engine may be allowed to make cgroups below its own without end. These bound how many are
-// read, and how far down.
+// An engine may be allowed to make any number of cgroups below its own. These constants bound how
+// many are read, and how deep.
 const (
 	mostBelow = 4096
 	deepest   = 32
@@ -16,7 +16,7 @@ const (
 
 var errTooMany = fmt.Errorf("more than %d cgroups are below it, or more than %d deep", mostBelow, deepest)
 
-// members lists the processes in a cgroup and below it.
+// members lists the processes in and below a cgroup.
 func (t *Tree) members(h *hierarchy, name string) (pids []int32, err error) {
 	folder, visible := h.folder(name)
 	if !visible {

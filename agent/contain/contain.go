@@ -20,131 +20,135 @@ import (
 )
 
 const (
-	// containTimeout bounds what is done to the cgroup of one engine, and factsTimeout the reading
-	// of its facts when it has ended.
+	// containTimeout bounds the work on the cgroup of one engine. factsTimeout bounds the reading
+	// of the cgroup's facts after the engine has ended.
 	containTimeout = 20 * time.Second
 	factsTimeout   = 2 * time.Second
-	// containPatience is the longest time after a failure until the same is tried again.
+	// containPatience is the longest pause between a failure and the next attempt.
 	containPatience = time.Minute
-	// unknownPatience is how long a cgroup stays that was there when the agent started, if the
-	// agent does not know its allocation: another agent of this machine may be about to use it.
+	// unknownPatience is how long the agent keeps a cgroup that existed when the agent started and
+	// whose allocation it does not know. Another agent of this machine may be about to use it.
 	unknownPatience = time.Hour
 )
 
 // The ways to give engines cgroups.
 const (
-	// Auto is systemd if it is there and this is root, else the kernel's files if they may be
-	// written, else none.
+	// Auto selects systemd if it runs and the agent is root. Otherwise it selects the kernel's
+	// files if the agent may write them, and otherwise none.
 	Auto    = "auto"
 	Systemd = "systemd"
 	Direct  = "direct"
 	None    = "none"
 )
 
-// Settings are those in force.
+// Settings configure the cgroups of engines.
 type Settings struct {
-	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of
-	// engines are made with the kernel's files; empty: that above this process's own.
+	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which Direct makes
+	// the cgroups of engines; empty means the parent of this process's own cgroup.
 	Way, Parent string
 	// Policies say which engines get a cgroup, and which limits.
 	Policies policy.Set
 }
 
-// Options are what is asked of an agent. Each function may be called by several goroutines at a
-// time.
+// Options are the dependencies that the agent provides. Each function must be safe for concurrent
+// use.
 type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	// Proc is where the process table is.
+	// Proc is the path of the process table.
 	Proc string
-	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog says
-	// which engines the kernel killed; nil: that of this machine, if it can be read.
+	// Driver makes the cgroups, and Close closes it; nil means a driver as configured. KernelLog
+	// shows which processes the kernel killed; nil means the log of this machine, if it can be
+	// read.
 	Driver    cgroup.Driver
 	KernelLog *cgroup.KernelLog
-	// Direct starts keepers that get no unit of their own.
+	// Direct starts the keepers that get no systemd unit.
 	Direct *launch.Direct
-	// Settings are those in force.
+	// Settings returns the settings in force.
 	Settings func() Settings
-	// Locked calls a function with the engines and what they are entitled to. That must not block.
+	// Locked calls a function with the engines and their entitlements. The function must not block.
 	Locked func(func(t *tracker.Tracker))
-	// ScheduleSave has the state stored soon: what is known of an engine has changed.
+	// ScheduleSave makes the agent store its state soon, because the record of an engine has
+	// changed.
 	ScheduleSave func()
-	// Launching reports whether the allocation's engine is being launched, Stopped whether the
-	// agent has been asked to stop it.
+	// Launching reports whether the allocation's engine is being launched. Stopped reports whether
+	// the agent has been asked to stop it.
 	Launching, Stopped func(id string) bool
-	// Identify says which user a process runs as. Any error: it has ended.
+	// Identify returns the user that a process runs as. Any error means that the process has ended.
 	Identify func(pid int32) (host.Identity, error)
 }
 
-// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are
-// entitled to. If something fails, that is logged and counted, and the engine goes on as it is.
-// The loop does all that may take long, so that nothing else waits for systemd or a slow kernel.
-// Other goroutines launch engines and ask how they ended.
+// Cgroups gives engines cgroups of their own and updates the limits when an entitlement changes. A
+// failure is logged and counted, and the engine runs on unchanged. The loop does all slow work, so
+// that no other goroutine waits for systemd or a slow kernel. Other goroutines launch engines and
+// ask how they ended.
 type Cgroups struct {
 	options  Options
 	log      *slog.Logger
 	kills    prometheus.Counter
 	failures prometheus.Counter
-	due      chan struct{} // one element: there may be something to do
-	// killsSeen is the kernel's count of processes ended for lack of memory at the last pass over
-	// all; nil: not known.
+	due      chan struct{} // one element: the loop may have work
+	// killsSeen is the kernel's count of processes killed for lack of memory at the last pass over
+	// all engines; nil means unknown.
 	killsSeen *int64
 
 	opening sync.Mutex  // held while a driver is opened
-	opened  time.Time   // guarded by opening; when that was last tried
-	found   atomic.Bool // what an earlier incarnation left is known
+	opened  time.Time   // guarded by opening; the last attempt to open a driver
+	found   atomic.Bool // the cgroups of earlier incarnations are known
 
 	kernelLog *cgroup.KernelLog // nil: it cannot be read
-	device    io.Closer         // of kernelLog, if it was opened here
+	device    io.Closer         // the device of kernelLog, if New opened it
 
 	mu      sync.Mutex
 	driver  cgroup.Driver         // guarded by mu; nil: none
 	engines map[string]*contained // guarded by mu; by allocation
-	// changed are the allocations to look at, and all is whether that is all of them. Most have no
-	// cgroup yet, and some never get one: so this is no part of a contained engine.
+	// changed are the allocations that the next pass checks; if all is set, it checks every one.
+	// Most have no cgroup yet, and some never get one, so contained does not hold this mark.
 	changed map[string]bool // guarded by mu
 	all     bool            // guarded by mu
-	// settling are the calls that wait until the loop has looked at an engine; guarded by mu.
+	// settling holds the waiters of Settle by engine, until the loop has checked the engine;
+	// guarded by mu.
 	settling map[string][]chan struct{}
-	// counted are allocations whose kills were counted, by when. It has engines that had no cgroup
-	// of ours, and engines whose cgroup is gone: so this is no part of a contained engine either.
+	// counted is the time at which the kills of an allocation were counted. It includes engines
+	// that had no cgroup of ours and engines whose cgroup is gone, so contained does not hold it
+	// either.
 	counted map[string]time.Time // guarded by mu
 }
 
-// contained is an engine that has a cgroup of ours, or shall have one.
+// contained is an engine that has a cgroup of ours, or will get one.
 type contained struct {
-	// path is its cgroup's; "": there is none yet, or none that can be measured.
+	// path is the cgroup's path; "" if the engine has none yet, or none that can be measured.
 	path   string
 	limits cgroup.Limits
-	// applied: the engine is inside and has these limits.
+	// applied is set if the engine is inside and has these limits.
 	applied bool
-	// failed is the last error, failures how many there were in a row, and retry when to try again.
+	// failed is the last error, failures is the number of consecutive failures, and retry is the
+	// time of the next attempt.
 	failed   string
 	failures int
 	retry    time.Time
-	// checked is when its limit was last read from the kernel; zero: never.
+	// checked is when the limit was last read from the kernel; zero means never.
 	checked time.Time
-	// kills is how many of its processes are known to have been killed, killed is when the last
-	// was noticed.
+	// kills is the number of the engine's processes that are known to have been killed. killed is
+	// when the last kill was noticed.
 	kills  int64
 	killed time.Time
-	// wouldLose is what the engine would lose by a move that no policy demands: so it stays where
-	// it is.
+	// wouldLose names the limit or container that the engine would lose by a move that no policy
+	// demands. If it is set, the engine stays in its current cgroup.
 	wouldLose string
-	// origin is the cgroup that it is moved from; "": not known, as it was moved before this
-	// incarnation.
+	// origin is the cgroup from which the engine is moved; "" if an earlier incarnation moved it.
 	origin string
-	// inherited: an earlier incarnation has made it, and its facts were not read since.
+	// inherited is set if an earlier incarnation made the cgroup and this one has not read its
+	// facts.
 	inherited bool
-	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it
-	// knows it.
+	// unknownSince is when the agent found this cgroup without knowing its allocation; zero if the
+	// agent knows the allocation.
 	unknownSince time.Time
-	// populated: such a cgroup was seen to have processes.
+	// populated is set once the cgroup was seen with processes; see emptied.
 	populated bool
 }
 
-// New returns Cgroups that do nothing yet. The error is that of metrics which are registered
-// already.
+// New returns Cgroups without starting the loop. It fails if the metrics are registered already.
 func New(o Options) (*Cgroups, error) {
 	c := &Cgroups{
 		options: o, log: o.Log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
@@ -170,7 +174,7 @@ func New(o Options) (*Cgroups, error) {
 	return c, nil
 }
 
-// ScheduleAll has the loop check all engines.
+// ScheduleAll makes the loop check all engines.
 func (c *Cgroups) ScheduleAll() {
 	c.mu.Lock()
 	c.all = true
@@ -178,7 +182,7 @@ func (c *Cgroups) ScheduleAll() {
 	c.wake()
 }
 
-// Schedule has the loop check one engine.
+// Schedule makes the loop check one engine.
 func (c *Cgroups) Schedule(id string) {
 	c.mu.Lock()
 	c.changed[id] = true
@@ -193,7 +197,7 @@ func (c *Cgroups) wake() {
 	}
 }
 
-// Loop does what ScheduleAll and Schedule ask for until ctx ends. It returns nil.
+// Loop checks the engines that ScheduleAll and Schedule mark, until ctx ends. It returns nil.
 func (c *Cgroups) Loop(ctx context.Context) error {
 	for {
 		select {
@@ -205,7 +209,7 @@ func (c *Cgroups) Loop(ctx context.Context) error {
 	}
 }
 
-// Close is called when the loop has ended. Cgroups stay.
+// Close closes the driver and the kernel's log after the loop has ended. The engines' cgroups stay.
 func (c *Cgroups) Close() error {
 	var err error
 	if driver := c.current(); driver != nil {
@@ -218,7 +222,7 @@ func (c *Cgroups) Close() error {
 	return err
 }
 
-// current is the driver; nil: none was opened.
+// current returns the driver; nil if none was opened.
 func (c *Cgroups) current() cgroup.Driver {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// left is a driver with one cgroup that an earlier incarnation has left.
+// left is a driver with one cgroup from an earlier incarnation.
 type left struct {
 	cgroup.Driver
 
@@ -49,7 +49,7 @@ func (l *left) Thaw(name string) error {
 
 func (l *left) Close() error { return nil }
 
-// newCgroups are those of an agent without engines, which asks for them in this way.
+// newCgroups returns the Cgroups of an agent without engines; the setting Way is way.
 func newCgroups(t *testing.T, way string, driver cgroup.Driver) *Cgroups {
 	t.Helper()
 	var mu sync.Mutex
@@ -77,7 +77,7 @@ func newCgroups(t *testing.T, way string, driver cgroup.Driver) *Cgroups {
 	return c
 }
 
-// killsCounted is what the metric of kills has come to.
+// killsCounted returns the value of the metric of kills.
 func killsCounted(t *testing.T, c *Cgroups) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -168,7 +168,7 @@ func TestLimitsAreThoseOfThePolicy(t *testing.T) {
 	all := cgroup.Limits{MemoryMax: 100 << 20, CPUMillis: 1500, CPUWeight: 150}
 	for name, test := range map[string]struct {
 		policy   policy.Policy
-		limit    bool // its launcher has asked for one
+		limit    bool // the launcher has requested a limit
 		entitled *bursarv1.Resource
 		want     cgroup.Limits
 	}{

@@ -7,16 +7,16 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// desired is what an engine's cgroup shall be.
+// desired is the desired state of an engine's cgroup.
 type desired struct {
 	process *bursarv1.Process
 	limits  cgroup.Limits
-	// own says whether the agent shall make one for it, if it has none yet.
+	// own says whether the agent makes a cgroup for the engine if it has none yet.
 	own policy.Cgroup
 }
 
-// desiredOf returns what all engines, or those named, shall have. Engines that were not shown to
-// this agent are left out: no process is moved on a coordinator's word alone.
+// desiredOf returns the desired state of all engines, or of those in ids. It omits engines that
+// this agent has not identified itself: the agent moves no process on a coordinator's word alone.
 func (c *Cgroups) desiredOf(all bool, ids map[string]bool) map[string]desired {
 	list := make(map[string]desired)
 	policies := c.options.Settings().Policies
@@ -42,13 +42,14 @@ func (c *Cgroups) desiredOf(all bool, ids map[string]bool) map[string]desired {
 	return list
 }
 
-// desiredFor is what an engine shall have under a policy.
+// desiredFor returns the desired state of an engine under a policy.
 func desiredFor(p policy.Policy, process *bursarv1.Process, entitled *bursarv1.Resource) desired {
 	limit := process.GetLimit()
 	if limit {
 		p = p.Limited()
 	}
-	// A cgroup that its launcher has given it is as good, but limits are only set on one of ours.
+	// A cgroup from the engine's launcher is as good, but the agent sets limits only on its own
+	// cgroups.
 	own := p.Cgroup
 	if given := process.GetCgroup() != "" && p.Action != policy.Limit && !limit; given {
 		own = policy.CgroupNever
@@ -56,9 +57,9 @@ func desiredFor(p policy.Policy, process *bursarv1.Process, entitled *bursarv1.R
 	return desired{process: process, limits: limitsOf(p, limit, entitled), own: own}
 }
 
-// limitsOf are the limits of an engine: those of its entitlement if its policy is to limit it, or
-// its launcher has asked for that, otherwise only its share of busy processors. What a launcher has
-// asked for has no tolerance.
+// limitsOf returns the limits of an engine. They hold it to its entitlement if its policy is Limit
+// or its launcher has requested a limit; otherwise they set only its share of busy processors. A
+// limit that a launcher requests has no tolerance.
 func limitsOf(p policy.Policy, limit bool, entitled *bursarv1.Resource) cgroup.Limits {
 	const (
 		millisPerWeight = 10 // a weight of 100, which is the kernel's default, stands for a core

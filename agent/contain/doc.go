@@ -1,12 +1,12 @@
-// Package contain gives engines cgroups of their own and keeps their limits in step with what they
-// are entitled to. It says which processes belong into an engine's cgroup, which engines the
-// kernel has killed for lack of memory, and whose memory it was.
+// Package contain gives engines cgroups of their own and updates the limits when an entitlement
+// changes. It decides which processes belong in an engine's cgroup. It also reports which engines
+// the kernel killed for lack of memory, and whether the engine's limit or the machine's memory was
+// reached.
 //
-// It does not make cgroups itself (packages agent/cgroup and agent/unit do), and it never ends a
-// process. It reads what an engine is entitled to from the tracker, which is handed in with all
-// else that it needs of an agent: see Options. If something fails, that is logged and counted, and
-// the engine goes on as it is.
+// Packages agent/cgroup and agent/unit make the cgroups. This package never ends a process. The
+// agent passes in the tracker, which holds the entitlements, and all other dependencies: see
+// Options. A failure is logged and counted, and the engine runs on unchanged.
 //
-// The methods of Cgroups may be called by several goroutines at a time. Exceptions are Loop, which
-// is called once, and Close, which is called when everything else has ended.
+// The methods of Cgroups are safe for concurrent use. Exceptions are Loop, which is called once,
+// and Close, which is called after all other calls have returned.
 package contain

@@ -13,8 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// open returns the driver, or nil if there is none. It is opened once; if that fails, it is tried
-// again after a while.
+// open returns the driver, or nil if there is none. It opens the driver once; after a failure it
+// tries again when containPatience has passed.
 func (c *Cgroups) open(ctx context.Context) cgroup.Driver {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -47,7 +47,7 @@ func (c *Cgroups) open(ctx context.Context) cgroup.Driver {
 	return driver
 }
 
-// openDriver returns nil if auto finds nothing.
+// openDriver returns nil if Auto finds no usable driver.
 func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 	options := cgroup.DirectOptions{Parent: config.Parent}
 	switch config.Way {
@@ -76,9 +76,9 @@ func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 	return nil, nil //nolint:nilnil // nothing is found
 }
 
-// Spawner says who starts the keeper of an engine with these labels, and with which limits of a
-// cgroup of its own; nil: it gets none. If its launcher has asked for a limit, the keeper does not
-// start without, and the error of that is a *NoLimitError.
+// Spawner returns the spawner for the keeper of an engine with these labels, and the limits of the
+// engine's own cgroup; nil limits mean no cgroup. If the launcher has requested a limit, the
+// spawner does not start the keeper without one and fails with a *NoLimitError.
 func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitled *bursarv1.Resource, limit bool) (launch.Spawner, *cgroup.Limits) {
 	driver := c.open(ctx)
 	if driver == nil {
@@ -88,13 +88,14 @@ func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitle
 	return spawner{cgroups: c, driver: driver, direct: c.options.Direct, limit: limit}, &limits
 }
 
-// Helpers starts processes that look at something for the agent, as users: by systemd if it starts
-// engines, as the agent's service may have no right to change users, or else as its children.
+// Helpers returns the spawner of processes that read something for the agent as another user.
+// systemd starts them if it starts engines, because the agent's service may have no right to change
+// users. Otherwise the agent starts them as its children.
 func (c *Cgroups) Helpers() launch.Spawner { return helpers{c} }
 
 type helpers struct{ cgroups *Cgroups }
 
-// Spawn is that of launch.Spawner.
+// Spawn implements launch.Spawner.
 func (h helpers) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
 	if units, ok := h.cgroups.open(ctx).(*unit.Units); ok {
 		spawned, err := launch.ByUnit{Units: units}.Spawn(ctx, q)
@@ -105,8 +106,8 @@ func (h helpers) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	return h.cgroups.options.Direct.Spawn(ctx, q) //nolint:wrapcheck // as above
 }
 
-// spawner starts keepers in cgroups of their own; if that does not work, without, unless limit says
-// that they need one.
+// spawner starts keepers in cgroups of their own. If that fails, it starts them without a cgroup,
+// unless limit requires one.
 type spawner struct {
 	cgroups *Cgroups
 	driver  cgroup.Driver
@@ -114,19 +115,20 @@ type spawner struct {
 	limit   bool
 }
 
-// enterer is a driver that can give a cgroup to a child of this process that has done nothing yet.
+// enterer is a driver that can give a cgroup to a child of this process before the child starts
+// others.
 type enterer interface {
 	Enter(ctx context.Context, id string, limits cgroup.Limits, pid int32) (string, error)
 }
 
-// guardedDriver is a driver that knows whether only the agent and root can move processes to a
+// guardedDriver is a driver that knows whether only the agent and root can move processes to the
 // cgroup of this path.
 type guardedDriver interface {
 	Guarded(path string) bool
 }
 
-// Guarded reports whether the agent has made the cgroup for the engine, and only processes are in
-// it that the engine has started or root has moved there.
+// Guarded reports whether the agent has made the cgroup for the engine and the cgroup can only hold
+// processes that the engine has started or that the agent or root has moved there.
 func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	if path == "" {
 		return false
@@ -136,8 +138,8 @@ func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	return ok && c.isOurs(id, path) && driver.Guarded(path)
 }
 
-// Freezer stops the processes of the engine's cgroup for a moment; nil: the agent has not made that
-// cgroup, or others may write to it.
+// Freezer returns a freezer of the engine's cgroup; nil if the agent has not made that cgroup, or
+// if others may write to it.
 func (c *Cgroups) Freezer(ctx context.Context, id, path string) process.Freezer {
 	if !c.Guarded(ctx, id, path) {
 		return nil
@@ -151,24 +153,24 @@ type frozenCgroup struct {
 	id, path string
 }
 
-// Freeze is that of process.Freezer.
+// Freeze implements process.Freezer.
 func (f frozenCgroup) Freeze(ctx context.Context) (bool, error) {
 	return f.driver.Freeze(ctx, f.path) //nolint:wrapcheck // it names the cgroup
 }
 
-// Thaw is that of process.Freezer.
+// Thaw implements process.Freezer.
 func (f frozenCgroup) Thaw() error {
 	return f.driver.Thaw(f.path) //nolint:wrapcheck // it names the cgroup
 }
 
-// Empty is that of process.Freezer.
+// Empty implements process.Freezer.
 func (f frozenCgroup) Empty(ctx context.Context) (bool, error) {
 	facts, err := f.driver.Facts(ctx, f.id)
 	return facts.Empty, err //nolint:wrapcheck // it names the cgroup
 }
 
-// Made reports whether the agent has made the cgroup for the engine. As long as it is not known
-// which ones there are, the name tells. It never waits.
+// Made reports whether the agent has made the cgroup for the engine. Until find has listed the
+// existing cgroups, Made judges by the name. It never waits.
 func (c *Cgroups) Made(id, path string) bool {
 	return c.isOurs(id, path) || !c.found.Load() && cgroup.IsNameOf(id, path)
 }
@@ -180,14 +182,14 @@ func (c *Cgroups) isOurs(id, path string) bool {
 	return e != nil && e.path == path
 }
 
-// Spawn is that of launch.Spawner.
+// Spawn implements launch.Spawner.
 func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
 	spawned, err := s.spawn(ctx, q)
 	if err != nil || !s.limit {
 		return spawned, err
 	}
 	if err := s.cgroups.confirmLimit(ctx, s.driver, q.ID, *q.Limits); err != nil {
-		// Its keeper waits for its spec, and ends when nobody sends one.
+		// The keeper waits for its spec, and ends if the agent sends none.
 		return launch.Spawned{}, err
 	}
 	return spawned, nil
@@ -213,7 +215,7 @@ func (s spawner) spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	if !ok {
 		return spawned, nil
 	}
-	// The keeper waits for its spec: there is no engine yet that could be outside.
+	// The keeper waits for its spec, so no engine process can be outside the cgroup yet.
 	path, err := driver.Enter(ctx, q.ID, limits, spawned.PID)
 	if err != nil {
 		s.cgroups.failed(ctx, q.ID, err, false)
@@ -225,8 +227,8 @@ func (s spawner) spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	return spawned, nil
 }
 
-// launched notes an engine that is started in a cgroup of its own. If err is not nil, it has no
-// limits yet, and the loop tries to set them.
+// launched records an engine that starts in a cgroup of its own. If err is not nil, the engine has
+// no limits yet, and the loop tries to set them.
 func (c *Cgroups) launched(id, path string, limits cgroup.Limits, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// held notes as an incident of the engine whether the kernel holds it to the limit of memory that
-// its cgroup was to have. A failure to set a limit counts once, until a limit holds. Without a
-// limit there is nothing to hold.
+// held records whether the kernel holds an engine to the memory limit of its cgroup, as an incident
+// of the engine if not. A failure to set a limit counts once, until a limit holds. Without a limit,
+// held does nothing.
 func (c *Cgroups) held(id string, limits cgroup.Limits, holds bool) {
 	now := time.Now()
 	c.options.Locked(func(t *tracker.Tracker) {

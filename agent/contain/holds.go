@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// firstRetry is how long after a failure the same is tried again. Each further one takes twice
-	// as long as the one before, up to containPatience.
+	// firstRetry is the pause after the first failure. Each further failure doubles the pause, up
+	// to containPatience.
 	firstRetry = time.Second
-	// holdsEvery is how often the limit of an engine is read again: something else may have
+	// holdsEvery is the interval at which an engine's limit is read again: another program may have
 	// changed it.
 	holdsEvery = time.Minute
-	// holdsTries is how often a limit is read until it is the one that was set, and holdsPause the
-	// time in between: systemd answers before it has written all limits.
+	// holdsTries is how often a limit is read until it equals the limit that was set. holdsPause is
+	// the time between two reads. systemd answers before it has written all limits.
 	holdsTries = 5
 	holdsPause = 20 * time.Millisecond
 )
 
-// retryAfter is how long to wait after so many failures in a row.
+// retryAfter returns the pause after this number of consecutive failures.
 func retryAfter(failures int) time.Duration {
 	if failures > 6 { // 64 s
 		return containPatience
@@ -32,7 +32,7 @@ func retryAfter(failures int) time.Duration {
 	return min(firstRetry<<max(0, failures-1), containPatience)
 }
 
-// LimitError says that the kernel has another limit than was set.
+// LimitError reports that the kernel's limit, Got, differs from the limit that was set, Want.
 type LimitError struct{ Want, Got int64 }
 
 func (e *LimitError) Error() string {
@@ -43,19 +43,19 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit of memory: the kernel has %s, not %s", got, resource.ApproximateMemory(e.Want))
 }
 
-// readBack reads which limit of memory the kernel has for an engine, and tells the tracker. A limit
-// that does not hold is set again later.
+// readBack reads an engine's memory limit from the kernel and tells the tracker. If the limit does
+// not hold, the loop sets it again later.
 func (c *Cgroups) readBack(ctx context.Context, driver cgroup.Driver, id string, want cgroup.Limits) {
 	holds, wrong := c.limitOf(ctx, driver, id, want.MemoryMax)
 	if errors.Is(wrong, cgroup.ErrNone) || errors.Is(wrong, context.Canceled) {
-		return // it has ended, which the next measurement finds; or the agent ends
+		return // the engine has ended, and the next measurement notices it; or the agent ends
 	}
 	c.options.Locked(func(t *tracker.Tracker) { t.SetMemoryLimit(id, holds) })
 	c.held(id, want, wrong == nil)
 	c.mu.Lock()
 	e := c.engines[id]
 	e.checked = time.Now()
-	report := wrong != nil && e.applied // else setting it has failed, which was reported
+	report := wrong != nil && e.applied // otherwise setting the limit has failed, which was reported
 	again := false
 	switch {
 	case report:
@@ -70,8 +70,8 @@ func (c *Cgroups) readBack(ctx context.Context, driver cgroup.Driver, id string,
 	}
 }
 
-// limitOf reads the limit of memory of an engine; 0: none. The error says why it is not the wanted
-// one.
+// limitOf reads the memory limit of an engine; 0 means none. The error says why it is not the
+// wanted limit.
 func (c *Cgroups) limitOf(ctx context.Context, driver cgroup.Driver, id string, want int64) (holds int64, err error) {
 	if want == 0 {
 		return 0, nil
@@ -95,8 +95,8 @@ func (c *Cgroups) limitOf(ctx context.Context, driver cgroup.Driver, id string, 
 	return holds, &LimitError{want, holds}
 }
 
-// noteFailure notes why an engine is not as it should be, and when to try again. It reports whether
-// that was the reason before. c.mu is held.
+// noteFailure records the error and the time of the next attempt. It reports whether the previous
+// failure had the same error. The caller holds c.mu.
 func (c *Cgroups) noteFailure(e *contained, err error) (again bool) {
 	again = e.failed == err.Error()
 	e.failures++

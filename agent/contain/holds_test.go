@@ -14,13 +14,13 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// limited is a driver whose kernel does not always take a limit.
+// limited is a driver whose kernel sometimes refuses or changes a limit.
 type limited struct {
 	cgroup.Driver
 
 	mu    sync.Mutex
 	busy  bool  // a limit is refused
-	other int64 // the kernel has this limit in place of what was set; 0: it has that
+	other int64 // the kernel has this limit instead of the one that was set; 0: the one that was set
 	has   int64
 	tries []time.Time
 }
@@ -50,8 +50,8 @@ func (l *limited) Facts(context.Context, string) (cgroup.Facts, error) {
 
 func (l *limited) Close() error { return nil }
 
-// limitedEngine is an engine that its policy limits to 100 MiB, and what the tracker says of its
-// limit.
+// limitedEngine starts an engine that its policy limits to 100 MiB. It also returns the tracker's
+// view of the limit.
 func limitedEngine(t *testing.T, driver cgroup.Driver) (c *Cgroups, holds func() int64) {
 	t.Helper()
 	c = newCgroups(t, Auto, driver)

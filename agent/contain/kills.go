@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// killedSince reports whether the kernel may have ended a process for lack of memory since the
-// last pass over all engines. Only then is each cgroup read.
+// killedSince reports whether the kernel may have killed a process for lack of memory since the
+// last pass over all engines. Only then does the pass read every cgroup.
 func (c *Cgroups) killedSince() bool {
 	var now *int64
 	c.options.Locked(func(t *tracker.Tracker) { now = t.Sample().OutOfMemoryKills })
@@ -19,8 +19,8 @@ func (c *Cgroups) killedSince() bool {
 	return now == nil || before == nil || *now != *before
 }
 
-// count notes the processes that the kernel has killed. If the engine survived kills before this
-// incarnation, an earlier one has counted these, as far as it has seen and stored them.
+// count records the processes that the kernel has killed. An earlier incarnation has counted the
+// kills that it saw and stored.
 func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	var stored int64
 	c.options.Locked(func(t *tracker.Tracker) { stored = t.MemoryKills(id) })
@@ -28,7 +28,7 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	e := c.engines[id]
 	if e != nil && e.inherited && !ended {
 		if facts.Empty {
-			// it has ended, which is about to be found out: what was killed in it is why
+			// the engine has ended, and the agent is about to notice it: the kills explain the end
 			c.mu.Unlock()
 			return
 		}
@@ -55,8 +55,8 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 		"at_limit", facts.AtLimit, "limit_bytes", facts.MemoryMax)
 }
 
-// countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it
-// was counted already: its launcher and the agent may see at the same time that it has ended.
+// countOnce counts the kill of an engine that has no cgroup of ours, or none any more. It counts a
+// kill once: the engine's launcher and the agent may both notice the end.
 func (c *Cgroups) countOnce(id string) {
 	c.mu.Lock()
 	first := c.firstCountLocked(id, time.Now())
@@ -67,14 +67,14 @@ func (c *Cgroups) countOnce(id string) {
 	}
 }
 
-// tell has kills counted as incidents of the engine. limit is as in tracker.MemoryKilled.
+// tell counts kills as incidents of the engine. limit is as in tracker.MemoryKilled.
 func (c *Cgroups) tell(id string, kills, limit int64) {
 	c.options.Locked(func(t *tracker.Tracker) { t.MemoryKilled(id, time.Now(), kills, limit) })
 	c.options.ScheduleSave()
 }
 
-// countLogged counts the kills in a cgroup that an engine's starter has made, of which only the
-// kernel's log tells.
+// countLogged counts the kills in a cgroup that an engine's starter has made. Only the kernel's log
+// shows them.
 func (c *Cgroups) countLogged(id string, process *bursarv1.Process) {
 	if c.kernelLog == nil || process.GetCgroup() == "" || c.isOurs(id, process.GetCgroup()) {
 		return
@@ -83,7 +83,7 @@ func (c *Cgroups) countLogged(id string, process *bursarv1.Process) {
 	c.tellAll(id, kills)
 }
 
-// tellAll has kills counted that the kernel's log has, as far as they were not.
+// tellAll counts those of the kills in the kernel's log that were not counted before.
 func (c *Cgroups) tellAll(id string, kills int64) {
 	var more int64
 	c.options.Locked(func(t *tracker.Tracker) { more = kills - t.MemoryKills(id) })
@@ -93,8 +93,8 @@ func (c *Cgroups) tellAll(id string, kills int64) {
 	}
 }
 
-// firstCountLocked notes that a kill of the engine is counted, and reports whether none was
-// counted lately.
+// firstCountLocked records that a kill of the engine is counted. It reports whether no kill was
+// counted recently.
 func (c *Cgroups) firstCountLocked(id string, now time.Time) bool {
 	maps.DeleteFunc(c.counted, func(_ string, when time.Time) bool { return now.Sub(when) > killFresh })
 	_, was := c.counted[id]

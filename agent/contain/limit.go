@@ -12,9 +12,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// NoLimitError says why this host cannot hold an engine to a limit that its launcher has asked for.
+// NoLimitError says why this host cannot hold an engine to the limit that its launcher has
+// requested.
 type NoLimitError struct {
-	// Setting and Value are what in the agent's configuration is against it; empty: nothing is.
+	// Setting and Value are the setting of the agent's configuration that prevents the limit; empty
+	// if no setting does.
 	Setting, Value string
 	Err            error
 }
@@ -29,7 +31,7 @@ func (e *NoLimitError) Error() string {
 // Unwrap returns the cause.
 func (e *NoLimitError) Unwrap() error { return e.Err }
 
-// CanLimit reports whether a limit can hold on this host at all. The error is a *NoLimitError.
+// CanLimit checks whether this host can hold any engine to a limit. The error is a *NoLimitError.
 func (c *Cgroups) CanLimit(ctx context.Context) error {
 	way := c.options.Settings().Way
 	switch {
@@ -41,9 +43,8 @@ func (c *Cgroups) CanLimit(ctx context.Context) error {
 	return nil
 }
 
-// Hold puts an engine that runs into a cgroup with the limits of what it is entitled to, and reads
-// these back, before the engine is confirmed. It returns the cgroup's path. The error is a
-// *NoLimitError.
+// Hold moves a running engine to a cgroup with the limits of its entitlement and reads the limits
+// back, before the engine is confirmed. It returns the cgroup's path. The error is a *NoLimitError.
 func (c *Cgroups) Hold(ctx context.Context, id string, labels map[string]string, process *bursarv1.Process, entitled *bursarv1.Resource) (string, error) {
 	if err := c.CanLimit(ctx); err != nil {
 		return "", err
@@ -82,11 +83,11 @@ func (c *Cgroups) Hold(ctx context.Context, id string, labels map[string]string,
 	return after.path, c.confirmLimit(ctx, driver, id, want.limits)
 }
 
-// confirmLimit checks that the kernel has the limit of memory. It may have rounded that down to
-// whole pages. The error is a *NoLimitError.
+// confirmLimit checks that the kernel has set the memory limit, maybe rounded down to whole pages.
+// The error is a *NoLimitError.
 func (c *Cgroups) confirmLimit(ctx context.Context, driver cgroup.Driver, id string, limits cgroup.Limits) error {
 	if limits.MemoryMax == 0 {
-		return nil // it is entitled to none in particular
+		return nil // the entitlement has no memory limit
 	}
 	facts, err := driver.Facts(ctx, id)
 	if err != nil {

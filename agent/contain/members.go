@@ -9,11 +9,11 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// members lists the processes of an engine that are to be in its cgroup, its root first: those of
-// its user, in the cgroup that it is moved from. A process in another engine's cgroup belongs to
-// that engine. A process in a third cgroup was put there, maybe under a limit: it is moved only if
-// the policy moves the engine in any case. Processes of another user are left where they are: what
-// is in the engine's cgroup is stopped with it.
+// members lists the processes that belong in an engine's cgroup, the root first. They are the
+// processes of the engine's user in the cgroup from which the engine is moved. A process in another
+// engine's cgroup belongs to that engine. A process in a third cgroup may be there because of a
+// limit, so it is moved only if the policy is CgroupAlways. Processes of another user stay outside,
+// because the agent stops all processes of the engine's cgroup with the engine.
 func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgroup.Member, error) {
 	root := process.Ref{PID: want.process.GetPid(), StartTime: want.process.GetStartTime()}
 	refs, err := process.Descendants(c.options.Proc, root)
@@ -47,7 +47,8 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgro
 	return members, nil
 }
 
-// originOf is the cgroup that an engine is moved from, as its root was found there first.
+// originOf returns the cgroup from which an engine is moved: the one in which its root was first
+// found.
 func (c *Cgroups) originOf(driver cgroup.Driver, id string, root int32) (string, error) {
 	c.mu.Lock()
 	e := c.engines[id]
@@ -68,14 +69,14 @@ func (c *Cgroups) originOf(driver cgroup.Driver, id string, root int32) (string,
 	return path, nil
 }
 
-// isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of
-// another.
+// isOtherEngine reports whether a process, a descendant of one engine's root, is the root of
+// another engine.
 func (c *Cgroups) isOtherEngine(ref process.Ref) (is bool) {
 	c.options.Locked(func(t *tracker.Tracker) { _, is = t.EngineOf(ref.PID, ref.StartTime) })
 	return is
 }
 
-// isOfAnother reports whether a cgroup is that of another engine.
+// isOfAnother reports whether a cgroup belongs to another engine.
 func (c *Cgroups) isOfAnother(path, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

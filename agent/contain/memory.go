@@ -16,38 +16,37 @@ import (
 )
 
 const (
-	// killFresh is how long a kill of one of its processes counts as the cause of an engine's own
+	// killFresh is how long the kill of a process of an engine counts as the cause of the engine's
 	// end.
 	killFresh = time.Minute
-	// shellKilled is the code by which a shell says that what it ran was killed.
+	// shellKilled is the exit code of a shell whose command was killed by SIGKILL.
 	shellKilled = 128 + int32(syscall.SIGKILL)
-	// maxName is how much of a cgroup's name is reported, in bytes: half of what a reason may
-	// have.
+	// maxName is the most bytes of a cgroup's name in a report: half of the bound of a reason.
 	maxName = 500
 )
 
-// Lack says what a lack of memory had to do with the end of an engine.
+// Lack describes how a lack of memory contributed to the end of an engine.
 type Lack struct {
-	// Killed: the engine itself was killed, and not only processes of it.
+	// Killed is set if the kernel killed the engine itself, and not only processes of it.
 	Killed bool
-	// Words belong behind those that say how the engine ended. They say whose memory was short, or
-	// if the engine ended otherwise, how many of its processes were killed before; "" if there is
-	// nothing to say.
+	// Words follow the description of the engine's end. They name the limit or memory that was
+	// exhausted. If the engine ended in another way, they give the number of its processes that
+	// were killed before; "" if there were none.
 	Words string
 }
 
-// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, or
-// processes of it were, as far as that can be known. It counts those that were not counted.
+// LackOfMemory finds out whether an engine that has ended, or processes of it, were killed for lack
+// of memory. It returns exit with this fact added, and counts the kills that were not counted yet.
 func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, Lack) {
 	c.findOnce(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
-	// If the log has its pid, that is certain. Else one of the engine's processes was killed, and
-	// the way in which the engine ended must fit, and must not have been a stop.
+	// If the log has the engine's pid, the kill is certain. Otherwise a process of the engine must
+	// have been killed, the engine's end must fit a kill, and the agent must not have stopped it.
 	stopped := c.options.Stopped(e.ID)
 	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
-	// The keeper of an engine in a container knows of one of its processes, and not of which.
+	// The keeper of an engine in a container knows that some process was killed, but not which one.
 	keepers := exit.GetOutOfMemory()
 	known := keepers && ended || (exit == nil || ended) && logged || fresh && ended
 	lack := Lack{Killed: known}
@@ -60,13 +59,13 @@ func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 		return exit, lack
 	}
 	if engine.kills == 0 && (known || keepers) {
-		c.countOnce(e.ID) // else it was counted in its cgroup
+		c.countOnce(e.ID) // otherwise it was counted in the engine's cgroup
 	}
 	return outOfMemory(exit, known), lack
 }
 
-// outOfMemory is an exit status that says so. If it was not known, and the engine itself was
-// killed, that was by SIGKILL.
+// outOfMemory returns exit marked as out of memory. If exit is unknown and the engine itself was
+// killed, the signal was SIGKILL.
 func outOfMemory(exit *bursarv1.ExitStatus, killed bool) *bursarv1.ExitStatus {
 	exit = proto.CloneOf(exit)
 	if exit == nil {
@@ -79,8 +78,8 @@ func outOfMemory(exit *bursarv1.ExitStatus, killed bool) *bursarv1.ExitStatus {
 	return exit
 }
 
-// LimitReached is the limit of an engine's cgroup, in bytes, if the engine has reached it; 0: it
-// has no cgroup of ours, or has not.
+// LimitReached returns the limit of an engine's cgroup, in bytes, if the engine has reached it. It
+// returns 0 if not, or if the engine has no cgroup of ours.
 func (c *Cgroups) LimitReached(ctx context.Context, id string) int64 {
 	if _, facts, contained := c.lastFacts(ctx, id); contained && facts.AtLimit {
 		return facts.MemoryMax
@@ -88,9 +87,10 @@ func (c *Cgroups) LimitReached(ctx context.Context, id string) int64 {
 	return 0
 }
 
-// killedBefore says how many processes of an engine the kernel has killed for lack of memory
-// without ending the engine by that; "" for none, and if that is not known. For an engine without
-// a cgroup of ours the kernel's log tells, if its launcher has given it a cgroup of its own.
+// killedBefore describes the processes of an engine that the kernel killed for lack of memory while
+// the engine lived on; "" if there are none or the number is unknown. For an engine without a
+// cgroup of ours it uses the kernel's log, if the launcher has given the engine a cgroup of its
+// own.
 func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Facts) string {
 	kills, whose := engine.kills, whoseMemory(cgroup.Kill{}, false, engine.path, facts)
 	if kills == 0 && e.Cgroup != "" && c.kernelLog != nil {
@@ -102,12 +102,12 @@ func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Fac
 	if kills == 0 {
 		return ""
 	}
-	// Not "exit code 1: …", behind which agents of older versions put what an engine wrote.
+	// Not "exit code 1: …": after this colon, agents of older versions put the engine's output.
 	return fmt.Sprintf(", after the kernel had killed %d of its processes for lack of memory%s", kills, whose)
 }
 
-// whoseMemory says whose memory was short; "" if that is not known: the kernel's log may not be
-// readable, as in containers.
+// whoseMemory names the limit or memory that was exhausted; "" if it is unknown, as in containers
+// where the kernel's log may not be readable.
 func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts) string {
 	own := facts.AtLimit
 	if logged {
@@ -125,8 +125,8 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 	}
 }
 
-// lastFacts is what there is to know of an engine's cgroup when the engine has ended; false: it
-// had none of ours.
+// lastFacts returns the last state and facts of an engine's cgroup after the engine has ended. It
+// returns false if the engine had no cgroup of ours.
 func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.Facts, bool) {
 	driver := c.current()
 	c.mu.Lock()
@@ -139,7 +139,7 @@ func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	if e == nil || e.wouldLose != "" || driver == nil {
 		return contained{}, cgroup.Facts{}, false
 	}
-	// An end is reported once, also by an agent that ends.
+	// The agent reports an end only once, even while it shuts down itself.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout)
 	defer cancel()
 	facts, err := driver.Facts(ctx, id)
@@ -147,8 +147,8 @@ func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 		c.count(id, facts, true)
 	}
 	if facts.MemoryMax == 0 && limit > 0 {
-		// The cgroup is gone with its last process. If it had a limit, that is most likely what
-		// the engine ran into.
+		// The cgroup is gone with its last process. If it had a limit, the engine most likely
+		// reached this limit.
 		facts.MemoryMax, facts.AtLimit = limit, true
 	}
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	return *e, facts, true
 }
 
-// kill looks for the engine's process in the kernel's log.
+// kill looks up the engine's process in the kernel's log.
 func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if c.kernelLog == nil {
 		return cgroup.Kill{}, false
@@ -167,7 +167,7 @@ func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	return c.kernelLog.Of(e.PID, afterBoot(e.StartTime))
 }
 
-// afterBoot is a start time in clock ticks as the kernel's log has times.
+// afterBoot converts a start time in clock ticks to a time after boot, as in the kernel's log.
 func afterBoot(ticks uint64) time.Duration {
 	return time.Duration(ticks) * (time.Second / host.TicksPerSecond) //nolint:gosec // since boot
 }

@@ -59,7 +59,8 @@ func (c *Cgroups) pass(ctx context.Context) {
 	}
 }
 
-// find enters the cgroups that an earlier incarnation has made. It reports whether they are known.
+// find adds the cgroups that an earlier incarnation has made. It reports whether these cgroups are
+// known.
 func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	if c.found.Load() {
 		return true
@@ -101,7 +102,7 @@ func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	return true
 }
 
-// findOnce does so if the loop has not yet: an engine may have ended while no agent ran.
+// findOnce calls find if the loop has not yet: an engine may have ended while no agent ran.
 func (c *Cgroups) findOnce(ctx context.Context) {
 	if c.found.Load() {
 		return
@@ -112,7 +113,7 @@ func (c *Cgroups) findOnce(ctx context.Context) {
 }
 
 // ensure gives one engine its cgroup and its limits, if it does not have them. If the kernel may
-// have killed processes of it, it counts them.
+// have killed processes of the engine, ensure counts them.
 func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
@@ -132,7 +133,7 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 	}
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
-	// Other limits than those that have failed are not made to wait.
+	// New limits are set at once; only a repeated attempt waits for the retry time.
 	if before.limits != want.limits || !before.applied && !time.Now().Before(before.retry) {
 		c.apply(ctx, driver, id, want, before)
 	}
@@ -146,7 +147,7 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 		c.options.Locked(func(t *tracker.Tracker) {
 			grant, held := t.Get(id)
 			if p := grant.GetProcess(); held && p.GetPid() == want.process.GetPid() && p.GetStartTime() == want.process.GetStartTime() {
-				moved := proto.CloneOf(p) // what else is known of it may have changed meanwhile
+				moved := proto.CloneOf(p) // other fields of it may have changed in the meantime
 				moved.Cgroup = path
 				t.SetProcess(id, moved)
 			}
@@ -161,8 +162,8 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 	}
 }
 
-// stays reports whether an engine that no policy moves in any case stays where it is, because it
-// would lose something by a move.
+// stays reports whether an engine under CgroupIfFree stays in its current cgroup, because a move
+// would cost it a limit or its container.
 func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) bool {
 	if before.wouldLose != "" || before.applied || before.inherited || before.failed != "" {
 		return before.wouldLose != ""
@@ -172,7 +173,7 @@ func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, wa
 		return false
 	}
 	if errors.Is(err, cgroup.ErrNone) {
-		return true // it has ended, which the next measurement finds
+		return true // the engine has ended, and the next measurement notices it
 	}
 	if err != nil {
 		lost = err.Error()
@@ -187,11 +188,11 @@ func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, wa
 	return true
 }
 
-// apply moves an engine to its cgroup, or sets other limits.
+// apply moves an engine to its cgroup, or changes the cgroup's limits.
 func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
 	path := before.path
 	c.mu.Lock()
-	c.engines[id].wouldLose = "" // from now on there may be a cgroup to remove, however this ends
+	c.engines[id].wouldLose = "" // from now on there may be a cgroup to remove, even if the move fails
 	c.mu.Unlock()
 	var err error
 	if before.applied {
@@ -201,23 +202,23 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 		path, err = driver.Adopt(ctx, id, want.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, want) })
 	}
 	if errors.Is(err, cgroup.ErrNone) || errors.Is(err, context.Canceled) && path == "" {
-		return // it has ended, which the next measurement finds; or the agent ends
+		return // the engine has ended, and the next measurement notices it; or the agent ends
 	}
 	c.mu.Lock()
 	e := c.engines[id]
 	e.limits, e.applied = want.limits, err == nil
-	if err == nil || path != "" { // else the engine is where it was
+	if err == nil || path != "" { // otherwise the engine was not moved
 		e.path = path
 	}
 	again := false
 	switch {
 	case err != nil:
 		again = c.noteFailure(e, err)
-	case path == "": // nothing of it can be read back
+	case path == "": // its limits cannot be read back
 		e.failed, e.failures, e.retry = "", 0, time.Time{}
 	}
 	e.checked = time.Time{}
-	unread := e.path == "" // nothing is read back
+	unread := e.path == "" // the limits are not read back
 	c.mu.Unlock()
 	if err != nil || unread {
 		c.held(id, want.limits, err == nil)
@@ -241,8 +242,8 @@ func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) 
 	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
 }
 
-// others are the cgroups of allocations that have no engine any more, or not yet. Those of waiting
-// may be another agent's.
+// others returns the allocations with a cgroup that have no engine any more, or none yet. The
+// cgroups of those in waiting may belong to another agent.
 func (c *Cgroups) others(known map[string]desired) (over, waiting []string) {
 	tracked := make(map[string]bool)
 	c.options.Locked(func(t *tracker.Tracker) {
@@ -265,8 +266,8 @@ func (c *Cgroups) others(known map[string]desired) (over, waiting []string) {
 	return over, waiting
 }
 
-// emptied reports whether a cgroup had processes and has none any more. So nobody is about to use
-// it: its engine was released and ran on, or what it has left did.
+// emptied reports whether a cgroup had processes and has none any more. Then no agent is about to
+// use it: its last processes, of an engine that was released, have ended.
 func (c *Cgroups) emptied(ctx context.Context, driver cgroup.Driver, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
@@ -281,7 +282,7 @@ func (c *Cgroups) emptied(ctx context.Context, driver cgroup.Driver, id string) 
 	return e.populated && facts.Empty
 }
 
-// remove removes a cgroup without processes. One that has processes stays, and the next pass tries
+// remove removes a cgroup without processes. A cgroup with processes stays, and the next pass tries
 // again: its engine is being launched, or was released and runs on.
 func (c *Cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
 	if c.options.Launching(id) {

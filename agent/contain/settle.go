@@ -7,12 +7,12 @@ import (
 	"github.com/bursar/bursar/agent/policy"
 )
 
-// settlePatience is how long Settle waits at most. systemd makes a scope within some 50 ms.
+// settlePatience is the longest time that Settle waits. systemd makes a scope within some 50 ms.
 const settlePatience = 3 * time.Second
 
-// Settle returns once the loop has looked at an engine: it has given the engine its cgroup and its
-// limits, or has failed to. An engine that has not begun yet, because it waits for its
-// confirmation, never sees other limits then. It waits for no engine without a cgroup of ours.
+// Settle returns once the loop has checked an engine: the loop has set up the engine's cgroup and
+// limits, or has failed to. So an engine that waits for its confirmation never sees other limits.
+// Settle returns at once if the engine gets no cgroup of ours.
 func (c *Cgroups) Settle(ctx context.Context, id string) {
 	if !c.shallOwn(id) {
 		return
@@ -32,7 +32,7 @@ func (c *Cgroups) Settle(ctx context.Context, id string) {
 	}
 }
 
-// shallOwn reports whether an engine shall get a cgroup of ours.
+// shallOwn reports whether the agent gives an engine a cgroup.
 func (c *Cgroups) shallOwn(id string) bool {
 	if c.options.Settings().Way == None {
 		return false
@@ -41,8 +41,8 @@ func (c *Cgroups) shallOwn(id string) bool {
 	return is && want.own != policy.CgroupNever
 }
 
-// settled tells the callers of Settle that engines were looked at. The loop calls it at the end of
-// each pass, however that ended.
+// settled wakes the callers of Settle whose engines were checked. The loop calls it at the end of
+// every pass, also after a failure.
 func (c *Cgroups) settled(waiting map[string][]chan struct{}) {
 	for _, list := range waiting {
 		for _, looked := range list {

@@ -73,7 +73,7 @@ func probe(program string) error {
 func interpreter(program string) (string, error) {
 	head, err := headOf(program)
 	if err != nil {
-		return "", nil // it may be executed and not read; the kernel says what is wrong
+		return "", nil //nolint:nilerr // it may be executed and not read; the kernel says what is wrong
 	}
 	if !bytes.HasPrefix(head, []byte("#!")) {
 		if bytes.HasPrefix(head, []byte("\x7fELF")) || otherFormats() {

@@ -93,15 +93,15 @@ func TestNoLinkOfAnotherUserLeadsToTheFolder(t *testing.T) {
 				return // only root can make a link of another user
 			}
 			spec := shell(t, "echo hello")
-			real := spec.Log.Directory
+			there := spec.Log.Directory
 			link := filepath.Join(sharedFolder(t, 0o777), "link")
-			target := real
+			target := there
 			switch c.below {
 			case "sub":
-				target = filepath.Dir(real)
-				spec.Log.Directory = filepath.Join(link, filepath.Base(real))
+				target = filepath.Dir(there)
+				spec.Log.Directory = filepath.Join(link, filepath.Base(there))
 			case ".":
-				target = "../" + filepath.Base(real)
+				target = "../" + filepath.Base(there)
 				fallthrough
 			default:
 				spec.Log.Directory = link
@@ -116,7 +116,7 @@ func TestNoLinkOfAnotherUserLeadsToTheFolder(t *testing.T) {
 			if s.Field != keeper.FieldLogs || s.PID != 0 || !strings.Contains(s.Want, ": link is a link of uid 31337") {
 				t.Errorf("%+v", s)
 			}
-			if entries, err := os.ReadDir(real); err != nil || len(entries) > 0 {
+			if entries, err := os.ReadDir(there); err != nil || len(entries) > 0 {
 				t.Errorf("%v, %v", entries, err)
 			}
 		})

@@ -16,9 +16,9 @@ const mostLinks = 40
 // fieldReadyCommand is that of a LaunchSpec.
 const fieldReadyCommand = "ready.command.command[0]"
 
-// checkUnchangeable refuses the program of an engine, and the command that looks whether it is
-// ready, if this user can make another program of it: the path would say nothing about what is
-// executed. Root and other users may change it.
+// checkUnchangeable refuses the program of an engine, and the command that checks its readiness, if
+// this user can put another program at the path. Otherwise the path would not tell the agent which
+// program is executed. Root and other users may change the program.
 func checkUnchangeable(spec Spec, program string) error {
 	if !spec.Unchangeable {
 		return nil
@@ -143,7 +143,7 @@ func checkElement(name string, sub bool) error {
 	return nil
 }
 
-// owned refuses what is this user's: its mode can be changed.
+// owned refuses a file, folder or link of this user, who can change its mode.
 func owned(name string, stat *unix.Stat_t) error {
 	if int(stat.Uid) == os.Geteuid() {
 		return fmt.Errorf("%s belongs to it", name)

@@ -16,8 +16,8 @@ func TestAProgramThatItsAccountCanChangeIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not root: the programs of the test belong to the account of the engine")
 	}
-	its := folder(t) // of the account
-	others, err := os.MkdirTemp("", "others")
+	its := folder(t)                          // of the account
+	others, err := os.MkdirTemp("", "others") //nolint:usetesting // t.TempDir is for its owner alone
 	if err != nil {
 		t.Fatal(err)
 	}

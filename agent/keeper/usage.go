@@ -19,8 +19,8 @@ The agent's setting:     engines.keeper (default: bursar-keeper next to bursar)
 // exitUsage is the code of a command that was used in a wrong way, as in sysexits.h.
 const exitUsage = 64
 
-// Explain says what the program is if a person has started it. asked is false if an agent has, or a
-// keeper.
+// Explain prints the purpose of the program if a person has started it. asked is false if an agent
+// or a keeper has started it.
 func Explain(args []string) (code int, asked bool) {
 	switch {
 	case len(args) == 1:

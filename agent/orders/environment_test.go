@@ -68,7 +68,7 @@ func TestTheOperatorListsTheVariablesOfALaunch(t *testing.T) {
 		{[]string{strings.Repeat("é", 1000)}, `environment "\u00e9`},
 	} {
 		got := launch(c.names...)
-		if got != c.want && !(c.want != "" && strings.HasPrefix(got, c.want)) || len(got) > 600 {
+		if (c.want == "") != (got == "") || !strings.HasPrefix(got, c.want) || len(got) > 600 {
 			t.Errorf("%q: %s", c.names, got)
 		}
 	}

@@ -1,11 +1,11 @@
-// Package policy is what a host does about engines that use more than they are entitled to: which
-// policy an engine has, by its labels, and the judgement of what was measured of it.
+// Package policy decides how a host treats engines that use more than their entitlement. It selects
+// an engine's policy by the engine's labels, and it judges the samples of the engine's use.
 //
-// It measures nothing, ends nothing and changes no entitlement. A Judgement takes samples, each
-// with its time, and says since when an engine has been in over-use and whether it is to be
-// stopped for it; the caller shows that and asks for the stop. Without I/O, clock or goroutine:
-// the same samples give the same judgement.
+// The package does not measure, stop engines or change entitlements. A Judgement takes samples,
+// each with its time. It tells the caller when over-use began and whether the engine must be
+// stopped; the caller shows the over-use and requests the stop. The package has no I/O, clock or
+// goroutine: the same samples give the same judgement.
 //
-// A Set and a Policy are values that never change, and are safe to share. A Judgement is not safe
-// for concurrent use.
+// A Set and a Policy are immutable values that are safe to share. A Judgement is not safe for
+// concurrent use.
 package policy

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// windowTicks is over how many ticks the use of CPU is averaged: a moment of it is no
+	// windowTicks is the number of ticks over which the CPU use is averaged: a short burst is no
 	// over-use.
 	windowTicks = 3
-	// staleTicks and staleLeast are after how long without a measurement nothing is known of an
-	// engine any more, whichever is longer. Then over-use begins from the start. A machine that is
-	// short of memory measures late, so it is not just a tick.
+	// staleTicks and staleLeast bound the gap between two measurements; the longer one counts.
+	// After a longer gap, the Judgement forgets the over-use, and it begins anew. The bound is more
+	// than one tick because a machine that is short of memory measures late.
 	staleTicks = 3
 	staleLeast = 30 * time.Second
 )
 
-// Terms are what an engine is judged by, at the time of a sample.
+// Terms are the policy and the entitlement that apply to an engine at the time of a sample.
 type Terms struct {
 	Policy Policy
-	// MemoryBytes and CPUMillis are what it is entitled to; 0 limits nothing.
+	// MemoryBytes and CPUMillis are the engine's entitlement; 0 means no limit.
 	MemoryBytes, CPUMillis int64
-	// Tick is the time between two samples, when nothing brings one forward.
+	// Tick is the regular time between two samples. An event can bring a sample forward.
 	Tick time.Duration
 }
 
@@ -31,39 +31,39 @@ func (t Terms) stale() time.Duration { return max(staleTicks*t.Tick, staleLeast)
 // Use is one sample of an engine.
 type Use struct {
 	Time time.Time
-	// MemoryBytes is what the kernel cannot reclaim. What it can reclaim does not count.
+	// MemoryBytes is the memory that the kernel cannot reclaim. Reclaimable memory does not count.
 	MemoryBytes int64
 	// CPUMillis is the mean since the sample before, in thousandths of a core.
 	CPUMillis int64
-	// AtLeast says that a part of the engine could not be measured: it used that much or more.
+	// AtLeast is set if a part of the engine could not be measured: the figures are lower bounds.
 	AtLeast bool
-	// MemoryAtLeast says the same of MemoryBytes alone.
+	// MemoryAtLeast is set if MemoryBytes alone is a lower bound.
 	MemoryAtLeast bool
 }
 
-// OverUse is that an engine uses more of a dimension than it is entitled to.
+// OverUse describes an engine's use of a dimension beyond its entitlement.
 type OverUse struct {
 	// Dimension is resource.Memory or resource.CPU.
 	Dimension string
-	// Used is what it used when that was noticed, or its entitlement last changed, and Entitled
-	// the entitlement then. Bytes, or thousandths of a core.
+	// Used and Entitled are the engine's use and entitlement when the over-use was noticed, or when
+	// the entitlement last changed. They are in bytes, or in thousandths of a core.
 	Used, Entitled int64
-	// Since is the first sample of those without a break that showed it.
+	// Since is the time of the first sample of the unbroken series that shows the over-use.
 	Since  time.Time
 	Action Action
-	// StopTime is when the engine is to be stopped if it goes on; zero: not at all.
+	// StopTime is when the engine will be stopped if the over-use goes on; zero means never.
 	StopTime time.Time
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether o and p are the same; it compares times as instants.
 func (o OverUse) Equal(p OverUse) bool {
 	return o.Dimension == p.Dimension && o.Used == p.Used && o.Entitled == p.Entitled && o.Action == p.Action &&
 		o.Since.Equal(p.Since) && o.StopTime.Equal(p.StopTime)
 }
 
-// Judgement is what is known of one engine's over-use. It begins with the first sample above the
-// entitlement and the policy's tolerance, and ends with the first at or below the entitlement. The
-// zero Judgement knows nothing.
+// Judgement tracks the over-use of one engine. Over-use begins with the first sample above the
+// entitlement plus the policy's tolerance. It ends with the first sample at or below the
+// entitlement. The zero Judgement has seen no sample.
 type Judgement struct {
 	memory, cpu excess
 	window      window
@@ -79,15 +79,16 @@ type excess struct {
 	since, seen    time.Time
 }
 
-// stop is when an engine is to be stopped for over-use of memory.
+// stop holds the times of an engine's stop for over-use of memory.
 type stop struct {
 	policy Policy
-	// from is when the grace began: with the over-use, or with the policy that kills for it.
+	// from is when the grace began: when the over-use began, or when a policy that kills came into
+	// force.
 	from  time.Time
-	asked time.Time // when a stop was asked for, for this over-use; zero: not yet
+	asked time.Time // when a stop was last requested for this over-use; zero: not yet
 }
 
-// Observe takes a sample. Times do not go back.
+// Observe takes a sample. Times must not go back.
 func (j *Judgement) Observe(terms Terms, use Use) {
 	j.Missed(terms, use.Time)
 	j.memory.observe(use.Time, use.MemoryBytes, use.AtLeast || use.MemoryAtLeast, terms.MemoryBytes, terms.Policy)
@@ -103,7 +104,7 @@ func (j *Judgement) Observe(terms Terms, use Use) {
 	j.stop.policy = terms.Policy
 }
 
-// Missed notes that there is no sample at this time.
+// Missed notes that the measurement at this time failed.
 func (j *Judgement) Missed(terms Terms, now time.Time) {
 	for _, e := range []*excess{&j.memory, &j.cpu} {
 		if e.over && now.Sub(e.seen) > terms.stale() {
@@ -115,7 +116,7 @@ func (j *Judgement) Missed(terms Terms, now time.Time) {
 	}
 }
 
-// observe takes what was used of one dimension, or if atLeast is set, what of that is known.
+// observe takes the use of one dimension. If atLeast is set, used is a lower bound.
 func (e *excess) observe(now time.Time, used int64, atLeast bool, entitled int64, p Policy) {
 	bound := p.Bound(entitled)
 	switch {
@@ -138,7 +139,7 @@ func (e *excess) observe(now time.Time, used int64, atLeast bool, entitled int64
 	}
 }
 
-// OverUses returns what the engine uses beyond its entitlement; nil: nothing.
+// OverUses returns the current over-use of each dimension; nil if there is none.
 func (j *Judgement) OverUses() []OverUse {
 	var list []OverUse
 	if j.memory.over {
@@ -158,19 +159,19 @@ func (e *excess) overUse(dimension string, action Action) OverUse {
 	return OverUse{Dimension: dimension, Used: e.used, Entitled: e.entitled, Since: e.since, Action: action}
 }
 
-// Stop is that an engine is to be stopped for over-use of memory.
+// Stop describes the stop of an engine for over-use of memory.
 type Stop struct {
-	// UsedBytes is what the last sample showed.
+	// UsedBytes is the use in the last sample.
 	UsedBytes, EntitledBytes int64
-	// For is how long it has gone on without a break.
+	// For is how long the over-use has lasted without a break.
 	For time.Duration
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
 }
 
-// StopDue reports whether the engine is to be stopped now: its policy kills, the last sample shows
-// over-use of memory that has gone on for the grace, and no stop was asked for within the last
-// grace.
+// StopDue reports whether the engine must be stopped now. It must if its policy kills, the last
+// sample shows over-use of memory that has lasted for the grace, and no stop was requested within
+// the last grace.
 func (j *Judgement) StopDue(now time.Time) (Stop, bool) {
 	m, s := &j.memory, &j.stop
 	if !m.over || s.from.IsZero() || !m.seen.Equal(j.at) || j.at.Sub(s.from) < s.policy.Grace ||
@@ -180,5 +181,6 @@ func (j *Judgement) StopDue(now time.Time) (Stop, bool) {
 	return Stop{UsedBytes: m.last, EntitledBytes: m.entitled, For: j.at.Sub(m.since), Grace: s.policy.StopGrace}, true
 }
 
-// Asked notes that the stop was asked for; the zero time says that no coordinator heard.
+// Asked notes when the stop was requested; the zero time means that no coordinator received the
+// request.
 func (j *Judgement) Asked(now time.Time) { j.stop.asked = now }

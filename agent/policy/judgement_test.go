@@ -14,7 +14,7 @@ const (
 	tick = 5 * time.Second
 )
 
-// start is when every test begins.
+// start is the time at which every test begins.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // watched is an engine of 4 GiB and 2 cores that is measured every tick.
@@ -32,13 +32,13 @@ func watch(t *testing.T, action policy.Action) *watched {
 	return &watched{t: t, terms: policy.Terms{Policy: p, MemoryBytes: 4 * gib, CPUMillis: 2000, Tick: tick}, now: start}
 }
 
-// use is one tick with this use.
+// use observes one tick with this use.
 func (w *watched) use(memory, cpu int64) {
 	w.now = w.now.Add(w.terms.Tick)
 	w.judgement.Observe(w.terms, policy.Use{Time: w.now, MemoryBytes: memory, CPUMillis: cpu})
 }
 
-// atLeast is one tick in which a part of the engine could not be measured.
+// atLeast observes one tick in which a part of the engine could not be measured.
 func (w *watched) atLeast(memory int64) {
 	w.now = w.now.Add(w.terms.Tick)
 	w.judgement.Observe(w.terms, policy.Use{Time: w.now, MemoryBytes: memory, AtLeast: true})
@@ -56,7 +56,7 @@ func (w *watched) stops() bool {
 	return due
 }
 
-// memory is over-use of memory under the policy warn, since so many ticks after the start.
+// memory returns over-use of memory under the policy warn. It began since ticks after the start.
 func memory(used, entitled int64, since int) policy.OverUse {
 	return policy.OverUse{Dimension: "memory", Used: used, Entitled: entitled, Since: start.Add(time.Duration(since) * tick), Action: policy.Warn}
 }
@@ -100,7 +100,7 @@ func TestWhatIsNotLimitedIsNotOverused(t *testing.T) {
 
 func TestUseOfCPUIsThatOfThreeTicks(t *testing.T) {
 	w := watch(t, policy.Kill)
-	w.use(0, 0) // it is not known since when
+	w.use(0, 0) // the start of the covered time is unknown
 	w.use(0, 9000)
 	w.use(0, 0)
 	w.want("two ticks say nothing")
@@ -122,7 +122,7 @@ func TestUseOfCPUIsThatOfThreeTicks(t *testing.T) {
 	}
 }
 
-// A measurement that was brought forward is no tick: what counts is the time.
+// A measurement that was brought forward does not count as a tick: the window counts time.
 func TestBurstOfMeasurementsIsNoThreeTicks(t *testing.T) {
 	w := watch(t, policy.Warn)
 	w.use(0, 0)

@@ -2,16 +2,16 @@ package policy
 
 import "fmt"
 
-// LeaderEnd is what is done about the processes of an engine that live on when its main process has
-// ended. The zero LeaderEnd keeps them.
+// LeaderEnd selects the treatment of an engine's other processes after its main process has ended.
+// The zero LeaderEnd keeps them.
 type LeaderEnd uint8
 
-// What is done at the end of the main process.
+// The treatments at the end of the main process.
 const (
-	// KeepAtLeaderEnd lets the others live on. The engine keeps its allocation until the last one
-	// has ended.
+	// KeepAtLeaderEnd lets the other processes run on. The engine keeps its allocation until the
+	// last process has ended.
 	KeepAtLeaderEnd LeaderEnd = iota
-	// StopAtLeaderEnd stops the others.
+	// StopAtLeaderEnd stops the other processes.
 	StopAtLeaderEnd
 )
 
@@ -23,7 +23,7 @@ func (l LeaderEnd) String() string {
 	return "keep"
 }
 
-// ParseLeaderEnd reads the name; the empty one is keep.
+// ParseLeaderEnd reads the name; an empty name means keep.
 func ParseLeaderEnd(text string) (LeaderEnd, error) {
 	switch text {
 	case "", KeepAtLeaderEnd.String():

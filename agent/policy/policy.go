@@ -10,23 +10,23 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Action is what is done about an engine in over-use. Each shows it; the zero Action is none of
-// them.
+// Action is the host's reaction to an engine in over-use. Every action shows the over-use. The zero
+// Action is invalid.
 type Action uint8
 
 // The actions.
 const (
-	// Observe does nothing else.
+	// Observe only shows the over-use.
 	Observe Action = iota + 1
-	// Warn has the agent's log warn of it.
+	// Warn also writes a warning to the agent's log.
 	Warn
-	// Limit has the kernel keep the engine to its entitlement, by its cgroup.
+	// Limit makes the kernel hold the engine to its entitlement, by the limits of its cgroup.
 	Limit
-	// Kill stops the engine when over-use of memory has gone on for the grace.
+	// Kill stops the engine when over-use of memory has lasted for the grace.
 	Kill
 )
 
-// Actions lists them.
+// Actions lists all actions.
 func Actions() []Action { return []Action{Observe, Warn, Limit, Kill} }
 
 // String returns the name, as ParseAction reads it.
@@ -65,51 +65,51 @@ const (
 	DefaultStopGrace = 10 * time.Second
 )
 
-// Policy is what is done about some engines.
+// Policy says how the host treats the engines that Match selects.
 type Policy struct {
-	// Match selects them by labels, as the selector of a quota does; the zero Selector matches
+	// Match selects engines by labels, as the selector of a quota does. The zero Selector matches
 	// every engine.
 	Match  label.Selector
 	Action Action
-	// Tolerance is how much more than its entitlement an engine may use, in thousandths of it.
+	// Tolerance is the tolerated use beyond the entitlement, in thousandths of the entitlement.
 	Tolerance int64
-	// Grace is how long over-use of memory goes on before Kill stops the engine.
+	// Grace is how long over-use of memory must last before Kill stops the engine.
 	Grace time.Duration
-	// StopGrace is the time between SIGTERM and SIGKILL then.
+	// StopGrace is the time between SIGTERM and SIGKILL of that stop.
 	StopGrace time.Duration
-	// Cgroup says whether the engine gets a cgroup of its own if a launcher has started it. Limit
-	// needs one.
+	// Cgroup says whether the agent moves an engine that a launcher has started to a cgroup of its
+	// own. Limit needs such a cgroup.
 	Cgroup Cgroup
-	// OnLeaderEnd is what is done if the engine's main process ends and others of it live on.
+	// OnLeaderEnd is the treatment of the engine's other processes when its main process ends.
 	OnLeaderEnd LeaderEnd
 }
 
-// Cgroup says whether an engine that runs is moved to a cgroup of its own.
+// Cgroup says whether a running engine is moved to a cgroup of its own.
 type Cgroup uint8
 
 const (
-	// CgroupIfFree moves it unless it would leave a limit or a container behind.
+	// CgroupIfFree moves the engine unless it would leave a limit or a container behind.
 	CgroupIfFree Cgroup = iota
-	// CgroupAlways moves it in any case.
+	// CgroupAlways always moves the engine.
 	CgroupAlways
-	// CgroupNever leaves it where it is.
+	// CgroupNever leaves the engine in its current cgroup.
 	CgroupNever
 )
 
-// Default is the policy of an engine that no other matches.
+// Default returns the policy of an engine that no policy of the Set matches.
 func Default() Policy {
 	return Policy{Action: DefaultAction, Tolerance: DefaultTolerance, Grace: DefaultGrace, StopGrace: DefaultStopGrace}
 }
 
-// Bound is the most that is no over-use: the entitlement and the tolerance. It is 0 if the
-// entitlement limits nothing.
+// Bound returns the highest use that does not begin over-use: the entitlement plus the tolerance.
+// It returns 0 if the entitlement sets no limit.
 func (p Policy) Bound(entitled int64) int64 {
 	if entitled <= 0 || p.Tolerance <= 0 {
 		return max(0, entitled)
 	}
 	high, low := bits.Mul64(uint64(entitled), uint64(p.Tolerance))
 	if high >= 1000 {
-		return math.MaxInt64 // more than 64 bits hold
+		return math.MaxInt64 // does not fit into 64 bits
 	}
 	extra, _ := bits.Div64(high, low, 1000)
 	if extra > math.MaxInt64 || int64(extra) > math.MaxInt64-entitled {
@@ -118,8 +118,8 @@ func (p Policy) Bound(entitled int64) int64 {
 	return entitled + int64(extra)
 }
 
-// Limited is the policy of an engine whose launcher has asked for a hard cap: the kernel keeps it
-// to its entitlement. What is stricter stays: Kill still stops it.
+// Limited returns the policy of an engine whose launcher has requested a hard cap: the kernel holds
+// the engine to its entitlement. A stricter policy stays: Kill still stops the engine.
 func (p Policy) Limited() Policy {
 	if p.Action != Kill {
 		p.Action = Limit
@@ -128,11 +128,11 @@ func (p Policy) Limited() Policy {
 	return p
 }
 
-// Set is policies in their order: the first that matches counts. Nil is the default for every
-// engine.
+// Set is an ordered list of policies; the first match applies. A nil Set gives every engine the
+// default policy.
 type Set []Policy
 
-// For returns the policy of an engine with these labels.
+// For returns the policy for an engine with these labels.
 func (s Set) For(labels map[string]string) Policy {
 	set, err := label.FromMap(labels)
 	if err != nil {

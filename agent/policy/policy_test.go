@@ -30,7 +30,7 @@ func TestFirstPolicyThatMatchesCounts(t *testing.T) {
 	}{
 		{map[string]string{"engineType": "spark", "user": "alice"}, policy.Observe},
 		{map[string]string{"engineType": "spark", "user": "bob"}, policy.Kill},
-		// "*" matches what is not there, as in a quota
+		// "*" matches a missing label, as in a quota
 		{map[string]string{"user": "bob"}, policy.Limit},
 		{map[string]string{"engineType": "python", "user": "alice"}, policy.Warn},
 		{nil, policy.Warn},

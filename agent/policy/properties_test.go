@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/agent/policy"
 )
 
-// sample is what an engine was judged by once.
+// sample is one observation: the terms and the use.
 type sample struct {
 	terms policy.Terms
 	use   policy.Use
@@ -43,10 +43,10 @@ func drawSample(t *rapid.T, now time.Time) sample {
 	return s
 }
 
-// What a judgement says is held against all that it was shown: over-use of memory is never said of
-// an engine whose last whole sample is within its entitlement, began above the tolerance and was
-// there in every whole sample since; a stop is never due before over-use has gone on for a grace
-// under the policy kill, without a break or a gap, up to a sample that shows it.
+// The test compares each judgement with all samples before it. Reported over-use of memory began
+// with a sample above the tolerance, and every whole sample since then, the last included, exceeds
+// the entitlement. A stop is due only if over-use has lasted for a grace under the policy kill,
+// without a break or a gap, up to a sample that shows it.
 func TestNoEngineIsFlaggedOrStoppedWithoutCause(t *testing.T) {
 	flagged, stopped := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -131,7 +131,8 @@ func checkStop(t *rapid.T, j *policy.Judgement, past []sample) {
 	}
 }
 
-// Over-use ends with the first whole sample within the entitlement, whatever was before.
+// Over-use ends with the first whole sample within the entitlement, whatever the earlier samples
+// showed.
 func TestOverUseClears(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var j policy.Judgement
@@ -144,7 +145,7 @@ func TestOverUseClears(t *testing.T) {
 		quiet := drawSample(t, now)
 		quiet.use.MemoryBytes, quiet.use.CPUMillis, quiet.use.AtLeast = 90, 1000, false
 		quiet.terms.MemoryBytes = 90
-		for range 4 { // which is when CPU is known to be within it, too
+		for range 4 { // after four ticks the CPU mean is within the entitlement, too
 			now = now.Add(tick)
 			quiet.use.Time = now
 			j.Observe(quiet.terms, quiet.use)

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// window is the mean of the CPU that an engine used over the last ticks. A sample that was brought
-// forward counts for its own time.
+// window computes an engine's mean CPU use over the last windowTicks ticks. Each sample has the
+// weight of the time it covers.
 type window struct {
 	spans []span
 }
 
-// span is a time over which the mean is known.
+// span is a period with a known mean.
 type span struct {
 	length time.Duration
 	mean   float64 // thousandths of a core
 }
 
-// add takes a sample, whose mean is that since the one before, at last. It returns the mean over
-// the window if all of that is known.
+// add takes a sample, whose mean covers the time since the previous sample, taken at last. It
+// returns the mean over the window if samples cover the whole window.
 func (w *window) add(tick time.Duration, use Use, last time.Time) (mean int64, known bool) {
 	if last.IsZero() {
-		return 0, false // it is not known since when
+		return 0, false // the start of the covered time is unknown
 	}
 	length := use.Time.Sub(last)
 	if use.AtLeast {
@@ -43,7 +43,7 @@ func (w *window) add(tick time.Duration, use Use, last time.Time) (mean int64, k
 	return int64(all.mean), true
 }
 
-// and is both together.
+// and returns the union of two adjacent spans.
 func (s span) and(t span) span {
 	length := s.length + t.length
 	if length <= 0 {

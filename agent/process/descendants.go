@@ -14,11 +14,11 @@ import (
 	"github.com/bursar/bursar/internal/processtable"
 )
 
-// Descendants returns a process that runs and what descends from it, the process first. It reads
-// the children of each process from the kernel, so that other processes of the machine cost
-// nothing. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
-// process table. A child that ends or gets another parent meanwhile may hide others, which the
-// next call finds. ErrEnded: the process is not there.
+// Descendants returns a running process and its descendants, the process first. It reads the
+// children of each process from the kernel, so other processes of the machine cost nothing. If the
+// kernel does not list children (without CONFIG_PROC_CHILDREN), it reads the whole process table. A
+// child that ends or gets another parent in the meantime may hide others; the next call finds them.
+// ErrEnded: the process has ended.
 func Descendants(proc string, root Ref) ([]Ref, error) {
 	table, err := procfs.NewFS(proc)
 	if err != nil {
@@ -39,12 +39,12 @@ func Descendants(proc string, root Ref) ([]Ref, error) {
 			return Members(proc, Engine{Root: root})
 		}
 		if stat, err := statOf(table, int(found[next].PID)); err != nil || stat.Starttime != found[next].StartTime {
-			continue // these may be the children of another process, which has its pid now
+			continue // these may be the children of another process that has reused the pid
 		}
 		for _, pid := range children {
 			stat, err := statOf(table, pid)
 			if err != nil || stat.PPID != int(found[next].PID) || pid == os.Getpid() {
-				continue // it has ended, and its pid may be another's
+				continue // it has ended, and another process may have its pid
 			}
 			if ref := (Ref{PID: int32(pid), StartTime: stat.Starttime}); !known[ref.PID] { //nolint:gosec // a pid is below 2^22
 				known[ref.PID] = true
@@ -63,7 +63,7 @@ func statOf(table procfs.FS, pid int) (procfs.ProcStat, error) {
 	return process.Stat() //nolint:wrapcheck // nobody is told
 }
 
-// childrenOf lists the children of each of a process's threads. One that has ended has none.
+// childrenOf lists the children of all threads of a process. A process that has ended has none.
 func childrenOf(proc string, pid int32) (children []int, err error) {
 	tasks := filepath.Join(proc, strconv.Itoa(int(pid)), "task")
 	threads, err := os.ReadDir(tasks)

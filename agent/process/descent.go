@@ -6,32 +6,32 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Engine is what is known of an engine.
+// Engine is the caller's knowledge of an engine.
 type Engine struct {
 	// Root is its root process, which may have ended.
 	Root Ref
-	// User is the real uid of the root process at Confirm. Nil: not known. Then only a guarded
-	// cgroup says which processes are the engine's.
+	// User is the real uid of the root process at Confirm. If it is nil, the uid is unknown, and
+	// only membership of a guarded cgroup makes a process the engine's.
 	User *uint32
-	// Cgroup is its own, "" if it has none.
+	// Cgroup is the engine's own cgroup, "" if it has none.
 	Cgroup string
-	// Made: the agent made that cgroup, so that all that is inside is counted as the engine's.
+	// Made is set if the agent made that cgroup. Then all processes inside count as the engine's.
 	Made bool
-	// Guarded: the agent made that cgroup, and only root and the agent can move a process there.
+	// Guarded is set if the agent made that cgroup, and only root and the agent can move a process
+	// there.
 	Guarded bool
-	// Freezer stops the processes of that cgroup, if it is guarded. Nil: they cannot be stopped.
+	// Freezer freezes the processes of that cgroup, if it is guarded. Nil if they cannot be frozen.
 	Freezer Freezer
-	// LastAlive is when the root was last known to be there, in clock ticks after boot, as
-	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is
-	// gone.
+	// LastAlive is when the root was last known to run, in clock ticks after boot, from
+	// Handle.LastAlive. If it is 0, the time is unknown, and a session proves nothing once the root
+	// has ended.
 	LastAlive uint64
-	// Reaper is the child subreaper that has the engine below it and nothing else, and is no part
-	// of it. All that descends from it is the engine's, also once the root has gone. Zero: there is
-	// none.
+	// Reaper is the child subreaper above the engine; it is not part of the engine. All its
+	// descendants are the engine's, also after the root has ended. The zero Ref means none.
 	Reaper Ref
-	// Descendants are processes that were seen to descend from the root, and may have got another
-	// parent since. Measured are others that were counted as the engine's: they are named if they
-	// are left.
+	// Descendants are processes that were seen as descendants of the root and may have another
+	// parent now. Measured are other processes that were counted as the engine's; LeftError names
+	// them if they are left.
 	Descendants, Measured []Ref
 	// Others are the main processes of other engines.
 	Others []Ref
@@ -39,18 +39,18 @@ type Engine struct {
 
 func now() uint64 { return host.TicksSinceBoot() }
 
-// descent says which processes descend from the root of an engine. See the package comment.
+// descent finds the processes that descend from the root of an engine. See the package comment.
 type descent struct {
 	root, reaper Ref
-	// others are the main processes of other engines: they and what is below them are not this
+	// others are the main processes of other engines. They and their descendants are not this
 	// engine's.
 	others map[Ref]bool
-	// until is the time, in clock ticks after boot, before which what started in the root's
-	// session started while that was there.
+	// until is the last time, in clock ticks after boot, at which the root's session was known to
+	// exist. A process of this session number that started later proves nothing.
 	until uint64
-	// known are the descendants that were found so far, as long as they are there.
+	// known are the descendants found so far that still run.
 	known map[Ref]bool
-	// above are the processes that started the engine, as far as they were seen.
+	// above are the ancestors of the engine's root that were seen.
 	above map[Ref]bool
 }
 
@@ -71,8 +71,8 @@ func refOf(stat procfs.ProcStat) Ref {
 	return Ref{PID: int32(stat.PID), StartTime: stat.Starttime} //nolint:gosec // a pid is below 2^22
 }
 
-// update notes which of the known processes are there, and finds the other descendants in a table
-// that was read after that time.
+// update drops the known processes that have ended, and finds new descendants in table, which was
+// read after the time at.
 func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 	there := make(map[Ref]bool, len(d.known))
 	for _, stat := range table {
@@ -93,8 +93,8 @@ func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 		}
 	}
 	d.known = there
-	// A process that is known by its session shows that the session is there, so that younger
-	// members are its own.
+	// A process that is known by its session shows that the session still exists, so younger
+	// members belong to it, too.
 	for before := -1; before != len(d.known); {
 		before = len(d.known)
 		judged := make(map[int]bool, len(table))
@@ -107,21 +107,21 @@ func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 	}
 }
 
-// touch notes that a descendant was there after that time. If it was in the root's session then,
-// no other session had the number.
+// touch records that a descendant was running after the time at. If it was in the root's session,
+// no other session had the number then.
 func (d *descent) touch(stat procfs.ProcStat, at uint64) {
 	if d.numbered(stat) {
 		d.until = max(d.until, at+1)
 	}
 }
 
-// numbered reports whether a process has the root's number, or is in the session of that number.
+// numbered reports whether a process has the root's pid, or is in the session of that number.
 func (d *descent) numbered(stat procfs.ProcStat) bool {
 	return stat.Session == int(d.root.PID) || stat.PID == int(d.root.PID)
 }
 
-// descends goes from a process to its parents, and notes in judged what it has found about each
-// process on the way.
+// descends goes from a process to its parents, and stores its result for each process on the way in
+// judged.
 func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, judged map[int]bool) bool {
 	var way []int
 	var found bool
@@ -130,7 +130,7 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 		if found, known = judged[stat.PID]; known {
 			break
 		}
-		// also of what goes in a circle, since what was read does not fit together
+		// set first, so that a cycle ends: the table was not read at one moment
 		judged[stat.PID] = false
 		way = append(way, stat.PID)
 		if d.others[refOf(stat)] {
@@ -151,7 +151,7 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 	return found
 }
 
-// led reports whether a process is in the session that the root leads or led.
+// led reports whether a process is in the session that the root leads or once led.
 func (d *descent) led(stat procfs.ProcStat) bool {
 	return stat.Session == int(d.root.PID) && stat.PID != int(d.root.PID) &&
 		stat.Starttime >= d.root.StartTime && stat.Starttime < d.until
@@ -163,9 +163,9 @@ func (d *descent) reaped(table map[int]procfs.ProcStat, stat procfs.ProcStat) bo
 	return there && d.reaper.PID != 0 && refOf(parent) == d.reaper && parent.Starttime <= stat.Starttime
 }
 
-// lineage are a process and those above it.
+// lineage returns a process and its ancestors.
 func lineage(table map[int]procfs.ProcStat, pid int) (way []procfs.ProcStat) {
-	for range len(table) { // it is no longer, even if what was read does not fit together
+	for range len(table) { // bounds the walk if the inconsistent table has a cycle
 		stat, there := table[pid]
 		if !there {
 			break

@@ -16,7 +16,7 @@ import (
 
 // pidfdInfo is struct pidfd_info of linux/pidfd.h in its first version, 64 bytes.
 type pidfdInfo struct {
-	mask     uint64 // in: what is asked for; out: what there is
+	mask     uint64 // in: the requested fields; out: the fields present
 	_        uint64 // cgroup
 	_        [11]uint32
 	exitCode int32 // as wait(2) encodes it
@@ -34,13 +34,12 @@ func exitStatus(pidfd uintptr) *bursarv1.ExitStatus {
 	return waitStatus(syscall.WaitStatus(info.exitCode)) //nolint:gosec // bits, not a number
 }
 
-// zombieStatus reads how a process ended whose parent has not waited for it yet: field 52 of
-// /proc/PID/stat. The kernel shows 0 there to callers who may not inspect the process, so 0 is
-// only believed as root.
+// zombieStatus reads the exit status of a zombie: field 52 of /proc/PID/stat. The kernel shows 0 to
+// callers without the right to inspect the process, so 0 counts only for root.
 func (h *Handle) zombieStatus() *bursarv1.ExitStatus {
 	text, err := os.ReadFile(filepath.Join(h.proc, strconv.Itoa(int(h.ref.PID)), "stat"))
 	if err != nil {
-		return nil // it is gone
+		return nil // the process is gone
 	}
 	_, behind, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), ") ")
 	fields := strings.Fields(behind) // from field 3 on

@@ -9,38 +9,39 @@ import (
 )
 
 const (
-	// freezeRounds is how often the cgroup is frozen. If all processes freeze, one round ends them
-	// and another one finds nobody. A process that waits for a disk may take more.
+	// freezeRounds bounds how often the cgroup is frozen. If all processes freeze, one round ends
+	// them and the next round finds none. A process that waits for a disk may take more rounds.
 	freezeRounds = 20
 	// endPatience is how long a round waits for the end of the processes that it has killed.
 	endPatience = 2 * time.Second
-	// keeperPatience is how long the keeper has, once it is alone, to write down how its engine
+	// keeperPatience is the time that the keeper gets, once it is alone, to record how its engine
 	// ended. It copies the last output for at most a second.
 	keeperPatience = 5 * time.Second
-	// unseenPatience is how long a Stop without a freezer tries to catch processes that have ended
-	// each time it looks. It holds up other things on the machine; the agent tries again later.
+	// unseenPatience is how long a Stop without a freezer chases processes that have always ended
+	// before it can open them. The chase slows other work on the machine; the agent tries again
+	// later.
 	unseenPatience = 3 * time.Second
 )
 
 // Freezer stops the processes of an engine's cgroup for a moment.
 type Freezer interface {
-	// Freeze stops all processes in the cgroup and below it: none of them can start another one. It
-	// reports whether all have stopped in good time. After an error nothing is known.
+	// Freeze stops all processes in and below the cgroup, so none of them can start another one. It
+	// reports whether all have stopped in time. After an error, the state is unknown.
 	Freeze(ctx context.Context) (all bool, err error)
-	// Thaw lets them go on.
+	// Thaw lets the processes go on.
 	Thaw() error
-	// Empty reports whether no process is in the cgroup or below it. It also tells that of a cgroup
-	// that cannot be frozen.
+	// Empty reports whether no process is in or below the cgroup. It also works for a cgroup that
+	// cannot be frozen.
 	Empty(ctx context.Context) (bool, error)
 }
 
-// SurvivedError says that processes of an engine are there after each has got SIGKILL, or that new
-// ones came faster than they could be killed.
+// SurvivedError says that processes of an engine still run after SIGKILL, or that new ones started
+// faster than Stop could kill them.
 type SurvivedError struct {
 	Root Ref
-	// Last are the processes that were found last; none if each had ended before it could be read.
+	// Last are the processes of the last round; none if each had ended before it could be read.
 	Last []int32
-	// Frozen: they were frozen before they got the signal, so that they could start no others.
+	// Frozen is set if they were frozen before the signal, so that they could not start others.
 	Frozen bool
 }
 
@@ -55,9 +56,9 @@ func (e *SurvivedError) Error() string {
 	return fmt.Sprintf("engine of process %d starts processes faster than they can be ended; the last were pid %s", e.Root.PID, listed(e.Last))
 }
 
-// killFrozen ends the processes that are left of an engine whose cgroup can be frozen. While they
-// are frozen, the list of them is complete. The engine's keeper is spared until all others have
-// ended, so that it writes down how the engine ended.
+// killFrozen ends the remaining processes of an engine whose cgroup can be frozen. While they are
+// frozen, the list of them is complete. It spares the engine's keeper until all others have ended,
+// so that the keeper can record how the engine ended.
 func (s *stopper) killFrozen(ctx context.Context) error {
 	spare := true
 	var last []int32
@@ -88,11 +89,11 @@ func (s *stopper) killFrozen(ctx context.Context) error {
 	return &SurvivedError{Root: s.engine.Root, Last: last, Frozen: true}
 }
 
-// strike freezes the cgroup, sends SIGKILL to all that is left of the engine, and thaws. It returns
-// the processes that got the signal, and the keeper if it is to be spared. Some of the former are
-// open afterwards: as many as there is room for.
+// strike freezes the cgroup, sends SIGKILL to all remaining processes of the engine, and thaws. It
+// returns the processes that got the signal, and the keeper if spare is set. As many of the killed
+// processes as the slots allow stay open.
 func (s *stopper) strike(ctx context.Context, spare bool) (killed []int32, keepers []found, err error) {
-	// This may wait for room, as nothing is frozen yet.
+	// This may wait for a slot, because nothing is frozen yet.
 	if err := s.find(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -123,7 +124,7 @@ func (s *stopper) strike(ctx context.Context, spare bool) (killed []int32, keepe
 	return killed, keepers, err
 }
 
-// strikeOne sends SIGKILL to one process, if it is to be signalled and has not ended.
+// strikeOne sends SIGKILL to one process, if the rules allow it and it has not ended.
 func (s *stopper) strikeOne(ctx context.Context, f found) (struck bool, err error) {
 	h := s.handles[f.Ref]
 	if h == nil {
@@ -157,8 +158,8 @@ func (s *stopper) strikeOne(ctx context.Context, f found) (struck bool, err erro
 	return false, err
 }
 
-// unseen reports whether processes are in the cgroup although none was found: each has ended before
-// it could be read, and has started another one.
+// unseen reports whether the cgroup has processes although none was found: each has started another
+// one and ended before it could be read.
 func (s *stopper) unseen(ctx context.Context) bool {
 	if s.engine.Freezer == nil || len(s.handles)+len(s.vanished)+len(s.left.Foreign)+len(s.left.Unproven) > 0 {
 		return false

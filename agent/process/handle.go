@@ -16,20 +16,20 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// ErrEnded says that the process has ended, or that its pid is another process's.
+// ErrEnded says that the process has ended; another process may have its pid.
 var ErrEnded = errors.New("process has ended")
 
 // pollEvery is how often a process is checked if there are no pidfds.
 const pollEvery = 200 * time.Millisecond
 
-// Ref says which process: within one boot, no two have the same.
+// Ref identifies a process: within one boot, no two processes have the same Ref.
 type Ref struct {
 	PID int32
 	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
 	StartTime uint64
 }
 
-// Identifier says which process has a pid now. host.ErrNoProcess: none.
+// Identifier returns the process that has a pid now. host.ErrNoProcess: no process has it.
 type Identifier interface {
 	Identify(pid int32) (host.Identity, error)
 }
@@ -38,9 +38,9 @@ type Identifier interface {
 type Opener struct {
 	identifier Identifier
 	proc       string
-	slots      slots   // of Stops
-	tables     *tables // of Led
-	// pidfdOpen is unix.PidfdOpen; tests put an older kernel in its place.
+	slots      slots   // shared by all Stops
+	tables     *tables // shared by all calls of Led
+	// pidfdOpen is unix.PidfdOpen; tests replace it by an older kernel.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 
@@ -57,15 +57,15 @@ type Handle struct {
 	closed     chan struct{}
 	closeOnce  sync.Once
 	lastAlive  atomic.Uint64
-	// unseen: no process of the start was seen yet, because the process table hides it.
+	// unseen is set until the process was seen, if the process table hides it.
 	unseen atomic.Bool
 
-	// file is a pidfd; nil: the kernel has none.
+	// file is a pidfd; nil if the kernel has none.
 	file *os.File
 }
 
-// Open opens a process. ErrEnded: it is not there any more. A process that the process table hides
-// is opened, too: its end is noticed, and it gets no signal.
+// Open opens a process. ErrEnded: it has ended. It also opens a process that the process table
+// hides: Wait notices its end, but Signal does not signal it.
 func (o *Opener) Open(ref Ref) (*Handle, error) {
 	if ref.PID <= 1 { // 0 and below would signal groups; 1 is never an engine
 		return nil, fmt.Errorf("process %d: want a pid above 1", ref.PID)
@@ -85,11 +85,11 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 		return nil, fmt.Errorf("open process %d: %w", ref.PID, err)
 	}
 	at := now()
-	// After opening the pidfd: if the pid is this process now, so is the pidfd.
+	// This check follows the opening: if the pid is this process's now, so is the pidfd.
 	err = h.check()
 	if errors.Is(err, host.ErrHidden) {
-		// It may be another process, which has got the pid of this one. The end of either is the
-		// end of this one. It is not signalled until it was seen.
+		// The pid may belong to another process by now. The end of either process means that this
+		// one has ended. It gets no signal until it was seen.
 		h.unseen.Store(true)
 		return h, nil
 	}
@@ -101,13 +101,13 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 	return h, nil
 }
 
-// check returns ErrEnded unless the pid is still this process's.
+// check returns ErrEnded unless this process still has the pid.
 func (h *Handle) check() error {
 	_, err := h.identify()
 	return err
 }
 
-// identify reads what the process is now. ErrEnded: it is not there any more.
+// identify reads the current identity of the process. ErrEnded: it has ended.
 func (h *Handle) identify() (host.Identity, error) {
 	identity, err := h.identifier.Identify(h.ref.PID)
 	switch {
@@ -122,16 +122,15 @@ func (h *Handle) identify() (host.Identity, error) {
 	return identity, nil
 }
 
-// Runs reports whether the process is known to run: its pidfd says so, whatever the process table
-// shows. It is false if that is not known.
+// Runs reports whether the pidfd shows that the process runs, even if the process table hides it.
+// It returns false if this is unknown.
 func (h *Handle) Runs() bool {
 	ended := true
 	return h.file != nil && !h.unseen.Load() &&
 		h.control(func(fd uintptr) error { ended = readable(fd); return nil }) == nil && !ended
 }
 
-// Touch notes that the process is there, if it is. Of a handle that is closed nothing is known any
-// more.
+// Touch updates LastAlive if the process runs and the handle is not closed.
 func (h *Handle) Touch() {
 	at := now()
 	if h.file == nil {
@@ -149,15 +148,14 @@ func (h *Handle) Touch() {
 	h.lastAlive.Store(at)
 }
 
-// LastAlive is when the process was last known to be there, by Open and Touch, in clock ticks
-// after boot.
+// LastAlive returns when Open or Touch last saw the process running, in clock ticks after boot.
 func (h *Handle) LastAlive() uint64 { return h.lastAlive.Load() }
 
-// Ref says which process it is.
+// Ref returns the identity of the process.
 func (h *Handle) Ref() Ref { return h.ref }
 
-// Wait returns nil when the process has ended, and an error when ctx has, or the handle was
-// closed. One goroutine at a time may wait.
+// Wait returns nil when the process has ended. It returns an error when ctx has ended or the handle
+// was closed. Only one goroutine at a time may wait.
 func (h *Handle) Wait(ctx context.Context) error {
 	if h.file == nil {
 		return h.poll(ctx)
@@ -210,7 +208,7 @@ func (h *Handle) poll(ctx context.Context) error {
 	}
 }
 
-// Signal sends a signal to the process and to no other. ErrEnded: it is not there any more.
+// Signal sends a signal to the process and to no other. ErrEnded: it has ended.
 func (h *Handle) Signal(signal syscall.Signal) error {
 	var err error
 	if h.file == nil || h.unseen.Load() {
@@ -244,7 +242,7 @@ func (h *Handle) control(f func(fd uintptr) error) error {
 	return result
 }
 
-// Close closes the handle, and ends a Wait. The process goes on.
+// Close closes the handle and ends a Wait. The process runs on.
 func (h *Handle) Close() {
 	h.closeOnce.Do(func() {
 		close(h.closed)
@@ -254,15 +252,15 @@ func (h *Handle) Close() {
 	})
 }
 
-// ExitStatus says how a process ended, if the kernel tells. If its parent has not waited for it
-// yet, the kernel tells callers that may inspect the process; after that, since Linux 6.15 and
-// with pidfds. Else it is nil.
+// ExitStatus returns how a process ended, if the kernel shows it; otherwise nil. For a zombie, the
+// kernel shows it to callers that may inspect the process. After the parent has waited, it shows it
+// by a pidfd since Linux 6.15.
 func (h *Handle) ExitStatus() *bursarv1.ExitStatus {
 	if status := h.zombieStatus(); status != nil || h.file == nil {
 		return status
 	}
 	var status *bursarv1.ExitStatus
-	_ = h.control(func(fd uintptr) error { // it is closed: nothing is known
+	_ = h.control(func(fd uintptr) error { // a closed handle has no status
 		status = exitStatus(fd)
 		return nil
 	})

@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/internal/processtable"
 )
 
-// Below reports whether a process lives below an engine's reaper. The kernel makes each process of
-// the engine that has lost its parent a child of the reaper, so nothing else has to be read.
-// ErrEnded: the reaper is not there.
+// Below reports whether an engine's reaper has a child. The kernel makes each process of the engine
+// that has lost its parent a child of the reaper, so no other process has to be read. ErrEnded: the
+// reaper has ended.
 func (o *Opener) Below(reaper Ref) (bool, error) {
 	list, err := Descendants(o.proc, reaper)
 	if err != nil {
@@ -26,9 +26,9 @@ func (o *Opener) Below(reaper Ref) (bool, error) {
 	return false, nil
 }
 
-// Led reports whether a process lives in the session or the group of a root that has ended: what a
-// launcher's engine of one process leaves behind. All callers that wait share one reading of the
-// process table, which began after their calls.
+// Led reports whether a process lives in the session or the group of a root that has ended. Callers
+// use it for an engine without a keeper. All waiting callers share one reading of the process
+// table, which begins after their calls.
 func (o *Opener) Led(ctx context.Context, root Ref) (bool, error) {
 	table, err := o.tables.read(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *Opener) Led(ctx context.Context, root Ref) (bool, error) {
 	}
 	number := int(root.PID)
 	if p, taken := table[number]; taken && !p.Ended {
-		return false, nil // the kernel has given the number away: no session and no group had it
+		return false, nil // another process has the number, so no session or group has kept it
 	}
 	for pid, p := range table {
 		if pid != number && !p.Ended && (p.Session == number || p.Group == number) {
@@ -48,10 +48,10 @@ func (o *Opener) Led(ctx context.Context, root Ref) (bool, error) {
 
 // tables reads the process table for several callers at a time.
 type tables struct {
-	turn chan struct{} // held by the one that reads
+	turn chan struct{} // held during a reading
 
 	mu   sync.Mutex
-	next *reading // the one that has not begun; nil: nobody waits for one
+	next *reading // the reading that has not begun; nil if no caller waits
 }
 
 type reading struct {
@@ -78,7 +78,7 @@ func (t *tables) read(ctx context.Context) (processtable.Table, error) {
 	}
 }
 
-// run ends by itself after two readings at most.
+// run returns after two readings at most.
 func (t *tables) run(r *reading) {
 	t.turn <- struct{}{}
 	t.mu.Lock()

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// mostOpen is how many processes one Stop has open at a time. A tree with more is ended in
+	// mostOpen is the most processes that one Stop has open at a time. It ends a larger tree in
 	// several rounds.
 	mostOpen = 256
-	// leastSlots and mostSlots bound how many all of them have open together.
+	// leastSlots and mostSlots bound the number of processes that all Stops together have open.
 	leastSlots, mostSlots = 64, 8192
-	// slotsOfFiles is which part of this process's descriptors slots may take: its callers need
-	// some too.
+	// slotsOfFiles divides this process's limit of file descriptors: slots may take a quarter,
+	// because callers need some too.
 	slotsOfFiles = 4
 )
 
-// slots bound how many processes all Stops of an Opener have open. A free slot is an element.
+// slots bounds the processes that all Stops of an Opener have open. Each free slot is an element.
 type slots chan struct{}
 
 func newSlots() slots {
@@ -33,7 +33,7 @@ func newSlots() slots {
 	return s
 }
 
-// acquire takes a slot. Only a Stop that has none may wait for it.
+// acquire takes a slot. Only a Stop without a slot may wait for one.
 func (s slots) acquire(ctx context.Context, wait bool) bool {
 	select {
 	case <-s:

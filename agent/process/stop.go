@@ -13,17 +13,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// killRounds is how often the processes that are left are looked for and killed. A tree that forks
-// all the time needs two or three rounds; one of 32,000 processes needs half of them, because of
+// killRounds bounds how often Stop finds and kills the remaining processes. A tree that forks all
+// the time needs two or three rounds. A tree of 32,000 processes needs half of them, because of
 // mostOpen.
 const killRounds = 250
 
-// LeftError says that processes were left alone which are, or may be, the engine's: see the
-// package comment.
+// LeftError lists processes that Stop left alone although they are, or may be, the engine's. See
+// the package comment.
 type LeftError struct {
-	// Foreign run as another user than the engine's. Unproven are in the session or group that has
-	// its root's number, which may be another's by now, or were counted as the engine's by the
-	// number of another such.
+	// Foreign are processes of another user. Unproven are processes in the session or group with
+	// the root's number, which the kernel may have reused, and processes that were counted as the
+	// engine's in a similar way.
 	Foreign, Unproven []int32
 }
 
@@ -51,14 +51,14 @@ func listed(pids []int32) string {
 	return strings.Join(words, ", ")
 }
 
-// Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after
-// the grace SIGKILL to all that is left of the engine. If the root has ended already, or ends and
-// leaves others behind, these get SIGTERM too. It never signals a process group: an engine may
-// share that of its launcher.
+// Stop ends an engine. It sends SIGTERM to the root process, which may end its children in its own
+// way. After the grace it sends SIGKILL to all remaining processes of the engine. If the root has
+// ended, and other processes are left, these get SIGTERM too. Stop never signals a process group,
+// because an engine may share its launcher's group.
 //
-// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the
-// engine as it is, those of signals that were not allowed, and *LeftError. If the engine's cgroup
-// could not be thawed, that error is joined to them, with that of freezing it, if there is one.
+// It returns nil when no process of the engine is left. Its errors are the error of ctx, after
+// which the engine may run on, the errors of signals that were not allowed, and *LeftError. If the
+// engine's cgroup could not be thawed, Stop joins that error, and any error of freezing it.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
 	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*target)}
 	defer s.close()
@@ -66,7 +66,7 @@ func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error 
 	if s.thaw == nil {
 		return err
 	}
-	// What stays frozen does not run, nor end, until somebody thaws it.
+	// Frozen processes neither run nor end until they are thawed.
 	for _, failed := range []error{s.freeze, s.thaw} {
 		if failed != nil && !errors.Is(err, failed) {
 			err = errors.Join(err, failed)
@@ -87,7 +87,7 @@ func (s *stopper) stop(ctx context.Context, grace time.Duration) error {
 	err := s.terminate(deadline)
 	freezes := s.engine.Freezer != nil && ctx.Err() == nil
 	if freezes {
-		// Also if nothing was found: processes that fork and exit are not found otherwise.
+		// Also if find found none: only freezing finds processes that fork and exit.
 		before := err
 		err = s.killFrozen(ctx)
 		if _, not := errors.AsType[*noFreezeError](err); not {
@@ -113,21 +113,21 @@ type stopper struct {
 	opener  *Opener
 	engine  Engine
 	descent *descent
-	handles map[Ref]*target // what may be signalled and has not ended, as far as there is room
+	handles map[Ref]*target // open processes that may be signalled and have not ended, within the slots
 	left    LeftError       // as last found
-	// vanished were found last, and had ended before they could be opened: others may have come of
-	// them.
+	// vanished are processes of the last round that had ended before they could be opened. They may
+	// have started others.
 	vanished []int32
-	// freeze and thaw are the errors of the last time that the cgroup was frozen and thawed.
+	// freeze and thaw are the errors of the last freezing and thawing of the cgroup.
 	freeze, thaw error
 }
 
-// target is a process that was found to be the engine's.
+// target is an open process of the engine.
 type target struct {
 	*Handle
 
 	found found
-	asked bool // to end, with SIGTERM
+	asked bool // it has got SIGTERM
 }
 
 func (s *stopper) close() {
@@ -142,7 +142,7 @@ func (s *stopper) drop(ref Ref) {
 	s.opener.slots.release()
 }
 
-// look finds the engine's processes as they are now, and closes those that have ended.
+// look finds the engine's current processes and closes the targets that have ended.
 func (s *stopper) look() ([]found, error) {
 	list, err := findProcesses(s.opener.proc, s.engine, s.descent)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *stopper) look() ([]found, error) {
 	return list, nil
 }
 
-// find opens the engine's processes as they are now, and closes those that have ended.
+// find opens the engine's current processes and closes the targets that have ended.
 func (s *stopper) find(ctx context.Context) error {
 	list, err := s.look()
 	if err != nil {
@@ -175,8 +175,8 @@ func (s *stopper) find(ctx context.Context) error {
 	return nil
 }
 
-// open opens a process that was found, if it is to be signalled and there is room. If there is
-// none, the next round finds it again.
+// open opens a process that was found, if it may be signalled and a slot is free. If no slot is
+// free, the next round finds the process again.
 func (s *stopper) open(ctx context.Context, f found) error {
 	if len(s.handles) >= mostOpen || !s.opener.slots.acquire(ctx, len(s.handles) == 0) {
 		return ctx.Err()
@@ -201,8 +201,8 @@ func (s *stopper) open(ctx context.Context, f found) error {
 	return err
 }
 
-// allowed checks what may have changed about a process since it was found, and reports whether it
-// is to be signalled. Its descent does not change.
+// allowed reads the user and cgroup of a process again, which may have changed since it was found,
+// and reports whether it may be signalled. Its descent does not change.
 func (s *stopper) allowed(h *target) (bool, error) {
 	identity, err := h.identify()
 	if errors.Is(err, ErrEnded) {
@@ -227,7 +227,7 @@ func (s *stopper) allowed(h *target) (bool, error) {
 	return false, nil
 }
 
-// inside reports whether a process is in the engine's cgroup now.
+// inside reports whether a process is currently in the engine's cgroup.
 func (s *stopper) inside(pid int32) bool {
 	fs, err := procfs.NewFS(filepath.Clean(s.opener.proc))
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *stopper) inside(pid int32) bool {
 	return err == nil && within(p, s.engine.Cgroup)
 }
 
-// ask sends SIGTERM to a process, and SIGCONT, so that a process that is stopped can clean up.
+// ask sends SIGTERM and SIGCONT to a process. SIGCONT lets a stopped process clean up.
 func (s *stopper) ask(h *target) error {
 	if err := s.signal(h, syscall.SIGTERM); err != nil || s.handles[h.ref] != h { // it has ended
 		return err
@@ -245,7 +245,7 @@ func (s *stopper) ask(h *target) error {
 	return s.signal(h, syscall.SIGCONT)
 }
 
-// terminate asks the engine to end and waits until nothing of it is left, or ctx ends.
+// terminate asks the engine to end and waits until all its processes have ended, or ctx ends.
 func (s *stopper) terminate(ctx context.Context) error {
 	if root := s.handles[s.engine.Root]; root != nil {
 		if err := s.ask(root); err != nil {
@@ -273,7 +273,7 @@ func (s *stopper) terminate(ctx context.Context) error {
 		if err := s.waitAll(ctx); err != nil {
 			return err
 		}
-		// Find what they have started in the meantime, and what there was no room for.
+		// Find the processes that they have started in the meantime, and those that had no slot.
 		if err := s.find(ctx); err != nil {
 			return err
 		}
@@ -281,10 +281,9 @@ func (s *stopper) terminate(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the processes that are left, and those that they have started in the meantime.
+// kill ends the remaining processes, and those that they start in the meantime.
 func (s *stopper) kill(ctx context.Context) error {
-	// A process that forks while it is looked for can leave one behind, which the next round
-	// finds.
+	// A process that forks during a round can leave a child behind, which the next round finds.
 	began := time.Now()
 	for range killRounds {
 		if err := s.find(ctx); err != nil {
@@ -317,7 +316,7 @@ func (s *stopper) kill(ctx context.Context) error {
 	return &SurvivedError{Root: s.engine.Root, Last: last}
 }
 
-// signal signals a process if it is still to be signalled.
+// signal signals a process if it still may be signalled.
 func (s *stopper) signal(h *target, signal syscall.Signal) error {
 	allowed, err := s.allowed(h)
 	if !allowed {
@@ -342,8 +341,8 @@ func (s *stopper) waitAll(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until a process has ended. As long as it is there, that is noted: processes of its
-// session that started before are known to be the engine's.
+// wait waits until a process has ended. While it runs, wait notes so: processes of its session that
+// started before that time are the engine's.
 func (s *stopper) wait(ctx context.Context, h *target) error {
 	for {
 		while, cancel := context.WithTimeout(ctx, pollEvery)
@@ -356,9 +355,8 @@ func (s *stopper) wait(ctx context.Context, h *target) error {
 	}
 }
 
-// noteAlive notes that a process is there and in the root's session, if both are so now. If it has
-// left the session or has ended since it was found, it does not show whose number the session's
-// is.
+// noteAlive notes the time if a process still runs and is in the root's session. A process that has
+// ended or has left the session does not prove that the session still exists.
 func (s *stopper) noteAlive(h *target) {
 	if !h.found.descends {
 		return

@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Members returns the processes that are proven to descend from an engine's root and are there
-// now. The root is among them if it is there. It does not matter which user they run as and which
-// cgroup they are in. Members reads the whole process table: it is for the rare moments in which
-// an engine is moved or stopped. This process and those above it are never members.
+// Members returns the running processes that are proven to descend from an engine's root, and the
+// root itself if it runs. Their users and cgroups do not matter. Members reads the whole process
+// table, so it is only for the rare moves and stops of an engine. It never returns this process or
+// its ancestors.
 func Members(proc string, e Engine) ([]Ref, error) {
 	found, err := findProcesses(proc, e, newDescent(e))
 	var members []Ref
@@ -25,19 +25,19 @@ func Members(proc string, e Engine) ([]Ref, error) {
 	return members, err
 }
 
-// found is a process that has to do with an engine.
+// found is a process that is related to an engine.
 type found struct {
 	Ref
 
 	descends bool // from the root
 	inside   bool // in its cgroup
-	numbered bool // in the session or group of the root's number, which is not the root's any more
+	numbered bool // in the session or group with the root's number, after the root has ended
 	measured bool // counted as the engine's
 }
 
-// findProcesses finds the processes of an engine as they are now, in the order of their pids: its
-// descendants, the members of its cgroup and what else was measured as the engine's. If the root is
-// gone, it also finds others in the session or group that has its number.
+// findProcesses finds the current processes of an engine, in the order of their pids: the root's
+// descendants, the members of the engine's cgroup, and other processes that were measured as the
+// engine's. If the root is gone, it also finds processes in the session or group with its number.
 func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
@@ -64,7 +64,7 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 		f := found{Ref: refOf(stat), descends: d.known[refOf(stat)], inside: inside[pid]}
 		f.numbered = !taken && (stat.Session == number || stat.PGRP == number)
 		f.measured = measured[f.Ref] || f.inside && e.Made
-		ended := stat.State == "Z" && stat.NumThreads <= 1 // else only its first thread has
+		ended := stat.State == "Z" && stat.NumThreads <= 1 // otherwise only its first thread has ended
 		starter := d.above[f.Ref] && !e.Guarded            // the launcher is not part of the engine
 		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered || f.measured) {
 			list = append(list, f)
@@ -74,7 +74,7 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	return list, nil
 }
 
-// readTable reads all processes, and which of them are in a cgroup, if one is named.
+// readTable reads all processes. If cgroup is not empty, it also returns which of them are inside.
 func readTable(fs procfs.FS, cgroup string) (table map[int]procfs.ProcStat, inside map[int]bool, err error) {
 	all, err := fs.AllProcs()
 	if err != nil {
@@ -94,7 +94,7 @@ func readTable(fs procfs.FS, cgroup string) (table map[int]procfs.ProcStat, insi
 	return table, inside, nil
 }
 
-// within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for
+// within reports whether a process is in or below a cgroup, in the hierarchy that accounts for
 // memory.
 func within(p procfs.Proc, name string) bool {
 	cgroups, err := p.Cgroups()

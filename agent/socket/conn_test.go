@@ -48,7 +48,7 @@ func newServer(handler http.Handler) *Server {
 	})
 }
 
-// dial serves an API in a bubble, of which one procedure reads what it is sent, and gives f a
+// dial serves an API in a bubble, with one procedure that reads its request, and gives f a
 // connection to it.
 func dial(t *testing.T, f func(conn net.Conn)) {
 	t.Helper()

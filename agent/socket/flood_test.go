@@ -44,7 +44,7 @@ func asUser(t *testing.T, uid int, f func()) {
 	<-done
 }
 
-// flooded is a server whose callers' connections are accepted, with what it has looked up.
+// flooded is a server that accepts connections, and counts its lookups.
 type flooded struct {
 	*Server
 
@@ -122,8 +122,8 @@ func (f *flooded) connect(t *testing.T) (closed bool) {
 
 const stranger, honest = 65531, 65532
 
-// A user who connects as fast as possible is turned away before anything is looked up, of the
-// process or of the user. Others are served meanwhile.
+// A user who connects as fast as possible is refused before any lookup of the process or of the
+// user. Others are served at the same time.
 func TestFloodOfConnectionsIsClosedBeforeAnythingIsLookedUp(t *testing.T) {
 	f := newFlooded(t, nil)
 	limits := Limits(50, 200, 64)
@@ -167,8 +167,8 @@ func (f *flooded) refused(t *testing.T) (n int) {
 	return n
 }
 
-// Who opens connections somewhat too fast waits for a moment, and is then answered: a loop of
-// commands of a user is no flood.
+// A user that opens connections somewhat too fast waits for a moment and is then answered: a loop
+// of commands is no flood.
 func TestWhoConnectsSomewhatTooFastIsAnsweredAMomentLater(t *testing.T) {
 	f := newFlooded(t, nil)
 	f.Admitted.SetLimits(admission.Limits{Rate: 1000, Burst: 1000, Calls: 1000, Connects: 1000, ConnectBurst: 10})
@@ -214,8 +214,8 @@ func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
 	}
 }
 
-// Before Linux 6.5 the process that connected cannot be held any more once its pid is another's.
-// What has started after the connection was there is another one.
+// Before Linux 6.5 the connected process cannot be identified after its pid was reused. A process
+// that started after the connection was made is another one.
 func TestProcessThatStartedAfterItsConnectionIsAnother(t *testing.T) {
 	pid := int32(os.Getpid())
 	now := host.TicksSinceBoot()

@@ -22,7 +22,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("given up") }
 
-// A connection of HTTP/2 has other requests than the one whose body does not come.
+// A connection of HTTP/2 carries other requests beside the one whose body does not arrive.
 func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	var connections atomic.Int64
 	read := make(chan error, 1)
@@ -78,7 +78,7 @@ func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	}
 }
 
-// All callers over TCP may do the same. One of them must not take what another may have.
+// Callers over TCP have the same rights. One of them must not use up the share of another.
 func TestCallersOverLoopbackCountByUser(t *testing.T) {
 	s := newServer(http.NotFoundHandler())
 	owners := map[uint16]uint32{1: stranger, 2: stranger, 3: honest}

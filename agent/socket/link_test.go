@@ -12,8 +12,8 @@ func refuse(field, value, want string) error {
 	return fmt.Errorf("%s: %q: want %s", field, value, want)
 }
 
-// Who owns the folder of the socket puts a link in its place before its mode is set: what that
-// leads to stays as it is.
+// The owner of the socket's folder replaces the socket by a link before its mode is set: the target
+// of the link keeps its mode.
 func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 	dir := t.TempDir()
 	secret, link, socket := filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")

@@ -23,8 +23,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// A directory of users that is away for a while must not make strangers of those who were known,
-// nor for long of others.
+// An outage of the user directory must not make strangers of known users, and of others only for a
+// short time.
 func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := peersOf([]string{"ecm"})
@@ -59,8 +59,8 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-// However many requests of a user come while a directory of users does not answer, it is asked
-// once: each time takes a process.
+// While a user directory does not answer, it gets one lookup for all requests of a user: each
+// lookup takes a process.
 func TestOneLookAtATimeForAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := peersOf(nil)
@@ -98,8 +98,7 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 	})
 }
 
-// A connection that is taken must not wait for a directory of users: all others would wait with
-// it.
+// Accepting a connection must not wait for a user directory: all others would wait with it.
 func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	p := peersOf([]string{"ecm"})
 	p.users.NameOf = func(context.Context, uint32) (string, error) {
@@ -167,8 +166,9 @@ func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
 // nobodysName is a machine that has no account whose name is a number.
 func nobodysName(context.Context, string) (uint32, error) { return 0, osuser.ErrNoUser }
 
-// The digits of a uid may be the name of another account. Its user is never taken for that one: not
-// if it has no account, not while the name service does not answer or the call has ended.
+// The digits of a uid may be the name of another account. The uid's user must never count as that
+// account: not if it has no account, not while the name service does not answer, and not after the
+// end of the call.
 func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 	p := peersOf([]string{"1004", "1005", "2000"})
 	names := map[uint32]string{61004: "1004", 1005: "ecm", 2000: "2000"}
@@ -230,7 +230,7 @@ func peersOf(trusted []string) *Peers {
 	return p
 }
 
-// callerOf is a user who is known for sure.
+// callerOf returns a caller with a known user.
 func callerOf(t *testing.T, p *Peers, uid uint32) *Caller {
 	t.Helper()
 	c, err := p.Caller(t.Context(), uid)
@@ -279,8 +279,8 @@ func TestSubordinateIDsLeaveLookupsToOthers(t *testing.T) {
 	})
 }
 
-// A request of a uid of which nobody can say whether it is an account is refused, and may be tried
-// again: neither the owner of its range nor the uid is charged for its engines.
+// If the directory cannot say whether a uid is an account, a request of it is refused and may be
+// repeated: neither the owner of its range nor the uid is charged for its engines.
 func TestARequestOfAnUnknownUserInARangeIsRefused(t *testing.T) {
 	served := 0
 	s := newServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// underUmask calls f with another umask, which is the whole process's.
+// underUmask calls f with another umask, which applies to the whole process.
 func underUmask(umask int, f func() error) error {
 	before := syscall.Umask(umask)
 	defer syscall.Umask(before)
@@ -36,7 +36,7 @@ func TestEveryUserGetsToTheSocketWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// A socket is not open to everybody until its mode is set, not even to a process without a umask.
+// A socket is not open to all users before its mode is set, not even if the process has no umask.
 func TestANewSocketIsItsOwnersUntilItsModeIsSet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	err := underUmask(0, func() error {

@@ -141,7 +141,7 @@ func TestFieldsOfALaterContractAreLeftAside(t *testing.T) {
 	}
 }
 
-// sound complains about a state that could not have been written.
+// sound returns an error for a state that an agent cannot have written.
 func sound(t *testing.T, s statefile.State) {
 	t.Helper()
 	known := map[string]bool{}
@@ -182,7 +182,8 @@ func refused(t *testing.T, err error) bool {
 	return err != nil
 }
 
-// Whatever is read is either refused with a type, or makes sense and was sealed with its checksum.
+// Any bytes are either refused with an error of a known type, or are a valid state with its
+// checksum.
 func FuzzDecode(f *testing.F) {
 	content, err := statefile.Encode(state())
 	if err != nil {
@@ -232,9 +233,8 @@ func FuzzDecodeSealed(f *testing.F) {
 	})
 }
 
-// A file that has lost pages, ends early, has a piece of itself twice, or other bytes in it is
-// refused or is still what was written: no engine comes out of it that was not there, and none is
-// missing.
+// A file with lost pages, an early end, a repeated piece, or changed bytes is refused or still has
+// the written state: no engine is added or lost.
 func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	content, err := statefile.Encode(state())
 	if err != nil {
@@ -252,7 +252,7 @@ func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	})
 }
 
-// damage does to content what disks and people do.
+// damage damages content as disks and people do.
 func damage(r *rapid.T, broken []byte) []byte {
 	if len(broken) == 0 {
 		return broken

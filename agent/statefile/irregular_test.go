@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/agent/statefile"
 )
 
-// irregular is what can be in a file's place that is no file, or none that an agent wrote.
+// irregular returns files of other types, and files that no agent wrote.
 func irregular() map[string]func(path string) error {
 	return map[string]func(path string) error{
 		"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -23,7 +23,8 @@ func irregular() map[string]func(path string) error {
 	}
 }
 
-// An agent that waits for a pipe, or reads what never ends, does not start and says nothing.
+// An agent that waits for a pipe, or reads an endless file, would neither start nor report an
+// error.
 func TestWhatIsNoStateIsDamagedAndReadOfNobody(t *testing.T) {
 	for name, put := range irregular() {
 		for _, file := range []string{"state.json", "its log"} {
@@ -65,7 +66,7 @@ func TestWhatIsNoStateIsDamagedAndReadOfNobody(t *testing.T) {
 	}
 }
 
-// The next state is written next to the file, and takes the place of what would make it wait.
+// The next state is written beside the file, and replaces a file that would block the agent.
 func TestNextStateTakesThePlaceOfWhatIsNoFile(t *testing.T) {
 	for name, put := range irregular() {
 		if name == "a folder" { // its content may be somebody's

@@ -31,7 +31,7 @@ func engine(id string) *bursarv1.Allocation {
 	}
 }
 
-// with is a state with these engines, which are in the order of their ids.
+// with returns a state with these engines, which are in the order of their ids.
 func with(ids ...string) statefile.State {
 	s := statefile.State{HostID: "h1", Snapshot: tracker.Snapshot{Epoch: 7, BootID: "boot-1"}}
 	for _, id := range ids {
@@ -128,8 +128,7 @@ func TestNothingIsAppendedWithoutALog(t *testing.T) {
 	}
 }
 
-// An agent of the version before logs reads what Save leaves, and refuses what it would read
-// without its log.
+// An agent of the version before logs reads the file of a Save, and refuses a file that has a log.
 func TestOldAgentsReadWhatIsAllThereIsAndRefuseWhatIsNot(t *testing.T) {
 	dir := open(t, t.TempDir())
 	begin(t, dir, with("a"))
@@ -148,7 +147,7 @@ func TestOldAgentsReadWhatIsAllThereIsAndRefuseWhatIsNot(t *testing.T) {
 	}
 }
 
-// What a change writes does not grow with the engines, and the log not without bound.
+// The size of a change's record does not grow with the number of engines, and the log is bounded.
 func TestAChangeIsOneBlockHoweverManyEnginesThereAre(t *testing.T) {
 	for _, engines := range []int{0, 2000} {
 		dir := open(t, t.TempDir())
@@ -173,7 +172,7 @@ func TestAChangeIsOneBlockHoweverManyEnginesThereAre(t *testing.T) {
 	}
 }
 
-// Whatever a crash has left of the record that was being written, all before it is there.
+// After a crash during the write of a record, all earlier records are intact.
 func TestRecordThatWasBeingWrittenIsCutOff(t *testing.T) {
 	dir := open(t, t.TempDir())
 	begin(t, dir, with("a"))
@@ -233,8 +232,8 @@ func TestDamageBeforeTheLastRecordIsFound(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a log, what is loaded is refused or is what was stored, maybe without the
-// last changes: no engine comes out of it that was not there at one moment.
+// After any damage to a log, the loaded state is refused or is the stored one, maybe without the
+// last changes: every engine in it existed at one moment.
 func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	dir := open(t, t.TempDir())
 	states := []statefile.State{with("a"), with("a", "b"), with("a", "b", "c"), with("a", "b", "c", "d")}
@@ -256,8 +255,8 @@ func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	})
 }
 
-// alone runs the rest of the test in a process of its own: outside it returns false, and the test
-// has been run.
+// alone runs the rest of the test in a separate process. In the parent it returns false after the
+// test.
 func alone(t *testing.T) bool {
 	t.Helper()
 	const inside = "BURSAR_TEST_ALONE"
@@ -351,7 +350,7 @@ func TestLogIsSetAsideWithItsFile(t *testing.T) {
 	}
 }
 
-// Whatever is read as a log is refused with a type, or what comes out makes sense.
+// Any bytes that are read as a log give an error of a known type or a valid state.
 func FuzzLog(f *testing.F) {
 	dir, err := statefile.Open(f.TempDir())
 	if err != nil {

@@ -78,7 +78,7 @@ func TestDirectoryThatOthersCanChangeIsRefused(t *testing.T) {
 	}
 }
 
-// An agent of an ordinary user has a directory of its own, and takes no other.
+// An agent of an ordinary user uses its own directory and no other.
 func TestOrdinaryUserHasADirectoryOfTheirOwn(t *testing.T) {
 	dir := os.Getenv("BURSAR_TEST_AS")
 	if dir == "" {
@@ -105,7 +105,7 @@ func TestOrdinaryUserHasADirectoryOfTheirOwn(t *testing.T) {
 
 var lockNames = regexp.MustCompile(`@bursar-agent-state-[0-9a-f]+`)
 
-// namesTaken are the names of all locks in this network namespace.
+// namesTaken returns the names of all locks in this network namespace.
 func namesTaken(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)

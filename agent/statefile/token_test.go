@@ -49,7 +49,7 @@ func TestAnIdentityTokenIsKept(t *testing.T) {
 	}
 }
 
-// What is no token says nothing: the coordinator decides by the place of the agent.
+// An invalid token is ignored: the coordinator decides by the place of the agent.
 func TestAnOddTokenIsNone(t *testing.T) {
 	for name, put := range map[string]func(file string) error{
 		"empty":    func(file string) error { return os.WriteFile(file, nil, 0o600) },

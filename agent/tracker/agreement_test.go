@@ -14,7 +14,7 @@ import (
 )
 
 // world is an agent, a coordinator, the processes of the host, and a network between them that
-// drops, repeats, delays and reorders whatever is under way.
+// drops, repeats, delays and reorders messages.
 type world struct {
 	now     time.Time
 	books   *books
@@ -35,7 +35,7 @@ func newWorld() *world {
 	return w
 }
 
-// restart is a new incarnation of the agent, with what was saved.
+// restart makes a new incarnation of the agent, with the saved state.
 func (w *world) restart(*rapid.T) {
 	w.starts++
 	w.tracker = tracker.New(w.now, host(w.starts), w.saved)
@@ -54,8 +54,8 @@ func (w *world) measure(*rapid.T) {
 	w.tracker.Measure(w.now, m)
 }
 
-// send puts a delivery on the wire: it may happen once, twice, later, or never. What is for an
-// agent that has been restarted since is lost with its connection.
+// send puts a delivery on the wire: it may happen once, twice, later, or never. A delivery for an
+// agent that has restarted since is lost with its connection.
 func (w *world) send(t *rapid.T, deliver func(t *rapid.T)) {
 	to := w.tracker
 	for range rapid.IntRange(0, 2).Draw(t, "deliveries") {
@@ -77,7 +77,7 @@ func (w *world) deliver(t *rapid.T) {
 	next(t)
 }
 
-// answer sends what a call for a local caller has changed back through the agent.
+// answer sends the result of a local caller's call back through the agent.
 func (w *world) answer(t *rapid.T, asOf uint64, a *bursarv1.Allocation) {
 	if a != nil {
 		w.send(t, func(*rapid.T) { w.tracker.Observe(w.now, a, asOf) })
@@ -102,8 +102,8 @@ func (w *world) confirm(t *rapid.T) {
 	w.answer(t, w.tracker.Epoch(), w.books.confirm(id, w.pid))
 }
 
-// confirmForSure is a Confirm whose answer has reached the caller: the agent took note of it and
-// stored that before.
+// confirmForSure makes a Confirm whose answer reaches the caller. The agent has recorded and stored
+// it before.
 func (w *world) confirmForSure(t *rapid.T) {
 	ids := w.books.ids(reserved)
 	if len(ids) == 0 {
@@ -167,8 +167,8 @@ func (w *world) sync(t *rapid.T) {
 	})
 }
 
-// take is the arrival of an answer to a Sync. What it makes the agent forget is nothing that runs
-// and was not released.
+// take delivers an answer to a Sync. The agent must not forget an engine that runs and was not
+// released.
 func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) {
 	before := w.tracker.Epoch()
 	outcome, _ := w.tracker.Answer(w.now, q, r) // refused where it is old
@@ -182,8 +182,8 @@ func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncRespon
 	}
 }
 
-// settle is a quiet period: nothing happens but heartbeats that arrive, some of which report
-// everything.
+// settle is a quiet period: all heartbeats arrive, some of them as full reports, and nothing else
+// happens.
 func (w *world) settle(t *rapid.T) {
 	w.wire = nil
 	for range 6 {
@@ -205,8 +205,8 @@ func (w *world) settle(t *rapid.T) {
 	}
 }
 
-// Invariant 8: after a quiet period the ledger equals what the agent reports, and the agent holds
-// what the ledger has.
+// Invariant 8: after a quiet period the ledger equals the agent's report, and the agent has the
+// allocations of the ledger.
 func (w *world) agree(t *rapid.T) {
 	var tracked []string
 	for _, e := range w.tracker.Engines() {
@@ -248,7 +248,7 @@ func TestAgentAndLedgerAgreeWhateverTheNetworkDoes(t *testing.T) {
 	})
 }
 
-// Whatever restarts, and whatever the store is put back to, an engine whose Confirm was answered
+// After any restarts, and after any restore of the store, an engine whose Confirm was answered
 // stays in the ledger.
 func TestEnginesThatRunAreNeverGivenUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -47,7 +47,7 @@ func TestAnswersOfOlderEpochsAreRefused(t *testing.T) {
 	same(t, "held", []string{"a"}, held(k))
 }
 
-// After one answer that no coordinator gave, those of coordinators would be refused for ever.
+// After one forged answer, the answers of coordinators would be refused forever.
 func TestAnEpochOutOfReachIsRefused(t *testing.T) {
 	k := registered(t)
 	var far *tracker.EpochError
@@ -143,7 +143,7 @@ func TestLateAndRepeatedAnswersAreLeftAside(t *testing.T) {
 
 func TestNewerEpochMakesTheAgentBeginAnew(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
-	// A Sync that is not full cannot be the ground on which a new leader says what is gone.
+	// A new leader cannot decide from a partial Sync which allocations are gone.
 	outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 2, Complete: true, Gone: []string{"a"}})
 	same(t, "outcome", tracker.Outcome{}, outcome)
 	same(t, "held", []string{"a"}, held(k))
@@ -155,7 +155,7 @@ func TestNewerEpochMakesTheAgentBeginAnew(t *testing.T) {
 	if !q.GetFull() || len(q.GetEngines()) != 1 || q.GetEngines()[0].GetGrant() == nil {
 		t.Fatalf("sync after a change of leader: %v", q)
 	}
-	// Its revisions are those of a restored backup: lower, and yet newer.
+	// Its revisions are those of a restored backup: lower, but newer.
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 2, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 2, 50, 42)}})
 	a, _ := k.Get("a")
 	same(t, "grant", engine("a", 2, 50, 42), a)
@@ -247,7 +247,7 @@ func TestEverythingIsReportedAnewNowAndThen(t *testing.T) {
 	}
 }
 
-// Every user who reaches a coordinator can give it any pid, and any cgroup.
+// Every user with access to a coordinator can give it any pid, and any cgroup.
 func TestNothingIsKilledOnTheCoordinatorsWordAlone(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)

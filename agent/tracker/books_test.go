@@ -11,8 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// books is a slow, obvious coordinator for one host: what the contract says of Register and Sync,
-// and nothing else.
+// books is a slow, obvious coordinator for one host: the contract of Register and Sync, without
+// anything else.
 type books struct {
 	epoch, revision uint64
 	live            map[string]*bursarv1.Allocation
@@ -27,7 +27,7 @@ func newBooks() *books {
 	return &books{epoch: 1, live: map[string]*bursarv1.Allocation{}, gone: map[string]uint64{}, needFull: true}
 }
 
-// put records a change of an allocation and returns what callers get to see of it.
+// put records a change of an allocation and returns the callers' view of it.
 func (b *books) put(a *bursarv1.Allocation) *bursarv1.Allocation {
 	b.revision++
 	a = proto.CloneOf(a)
@@ -63,7 +63,7 @@ func (b *books) end(id string) *bursarv1.Allocation {
 	return a
 }
 
-// lead is a change of leader, who knows nothing of the agents.
+// lead is a change to a leader without knowledge of the agents.
 func (b *books) lead() {
 	b.epoch++
 	b.needFull, b.sequence = true, 0
@@ -74,9 +74,9 @@ func (b *books) backup() books {
 	return books{revision: b.revision, live: maps.Clone(b.live), gone: maps.Clone(b.gone)}
 }
 
-// restore puts the store back: what happened since is not in it, revisions are given out a second
-// time, and a new leadership begins, above any epoch that an agent has seen. Ids are made of time
-// and do not come again.
+// restore restores an earlier store: later changes are lost, revisions are used a second time, and
+// a new leadership begins, above any epoch that an agent has seen. Ids contain the time and are not
+// reused.
 func (b *books) restore(from books) {
 	b.revision, b.live, b.gone = from.revision, maps.Clone(from.live), maps.Clone(from.gone)
 	b.lead()
@@ -170,7 +170,7 @@ func (b *books) digest() uint64 {
 	return sum
 }
 
-// ids are those of the live allocations in a state.
+// ids returns the ids of the live allocations in a state.
 func (b *books) ids(state bursarv1.AllocationState) []string {
 	ids := []string{}
 	for id, a := range b.live {

@@ -13,8 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// save stores what has changed, or all if that is needed. What is stored then is what a Snapshot
-// shows.
+// save stores the changes, or the whole state if needed. The stored state then equals a Snapshot.
 func (w *world) save(t *rapid.T) {
 	if change, enough := w.tracker.Change(); enough {
 		w.saved = changed(w.saved, change)
@@ -29,7 +28,7 @@ func (w *world) save(t *rapid.T) {
 	}
 }
 
-// saveInVain meets a full disk, with a Change, or with a Snapshot after it.
+// saveInVain saves to a full disk, with a Change or with a Snapshot after it.
 func (w *world) saveInVain(t *rapid.T) {
 	unsaved := w.tracker.Unsaved()
 	if _, enough := w.tracker.Change(); enough {
@@ -78,7 +77,7 @@ func changed(s tracker.Snapshot, c tracker.Change) tracker.Snapshot {
 	return s
 }
 
-// sums hold what the tracker knows without looking at all of its entries against these.
+// sums compares the tracker's running totals with its entries.
 func (w *world) sums(t *rapid.T) {
 	left, _ := w.tracker.Headroom()
 	sample := w.tracker.Sample()

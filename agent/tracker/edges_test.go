@@ -127,7 +127,7 @@ func TestAProcessIsCompletedForEnginesOnly(t *testing.T) {
 	}
 }
 
-// Each part of a process's identity counts alone: pids come again.
+// Each part of a process's identity counts, because pids are reused.
 func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	for name, other := range map[string]*bursarv1.Process{
 		"another pid":                    {Pid: 43, StartTime: 7, BootId: "boot-1"},
@@ -141,8 +141,7 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 			if list := k.Engines(); !list[0].Identified || k.Unsaved() {
 				t.Errorf("engines: %+v, to be saved: %t", list, k.Unsaved())
 			}
-			// Of an engine that was not shown, what is shown of another process identifies
-			// nothing.
+			// If the engine was not shown, to show another process does not identify it.
 			k.Show("a", nil)
 			k.Show("a", other)
 			if list := k.Engines(); list[0].Identified {
@@ -152,7 +151,8 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// An engine that was not shown is measured by its process, in a copy of what the coordinator said.
+// An engine that was not shown is measured by its process, in a copy of the coordinator's
+// allocation.
 func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)
@@ -168,7 +168,7 @@ func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	}
 }
 
-// An id may come again: after a restored backup, or when a coordinator adopts what it had
+// An id may return: after a restored backup, or when a coordinator adopts an allocation that it had
 // forgotten.
 func TestWhatWasShownIsForgottenWithItsEngine(t *testing.T) {
 	a := engine("a", 3, 100, 42)
@@ -201,8 +201,8 @@ func TestTheBooksOfTheHost(t *testing.T) {
 	}, k.Stats())
 }
 
-// A Snapshot is to be stored whenever it would say something else, and not otherwise: each is a
-// write to the disk.
+// A Snapshot must be stored if it would differ from the last one, and only then: each is a write to
+// the disk.
 func TestWhatASnapshotHasIsToBeSavedWhenItChanges(t *testing.T) {
 	a := engine("a", 3, 100, 42)
 	resized := engine("a", 12, 90, 42)

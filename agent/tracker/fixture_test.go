@@ -35,7 +35,7 @@ func host(incarnation uint64) tracker.Host {
 	}
 }
 
-// grant is an allocation of host h1 that is entitled to so many MiB.
+// grant returns an allocation of host h1 that is entitled to so many MiB.
 func grant(id string, state bursarv1.AllocationState, revision uint64, memory int64) *bursarv1.Allocation {
 	return &bursarv1.Allocation{
 		Id: id, HostId: "h1", State: state, Revision: revision,
@@ -50,7 +50,7 @@ func engine(id string, revision uint64, memory int64, pid int32) *bursarv1.Alloc
 	return a
 }
 
-// free is a sample of a machine with so many MiB available, of which 100 are kept safe.
+// free returns a sample of a machine with so many MiB available, of which 100 are kept back.
 func free(memory int64) *bursarv1.HostSample {
 	return &bursarv1.HostSample{MemoryAvailableBytes: new(memory * mib), MemorySafetyBytes: new(100 * mib)}
 }
@@ -59,8 +59,8 @@ func uses(id string, pid int32, held, unreclaimable int64) tracker.Usage {
 	return tracker.Usage{ID: id, PID: pid, StartTime: 7, MemoryBytes: held * mib, UnreclaimableBytes: unreclaimable * mib}
 }
 
-// registered is a tracker in epoch 5 that has had its first Sync answered, with a sample of 1,000
-// MiB available.
+// registered returns a tracker in epoch 5 after the answer to its first Sync, with a sample of
+// 1,000 MiB available.
 func registered(t *testing.T, grants ...*bursarv1.Allocation) *tracker.Tracker {
 	t.Helper()
 	k := tracker.New(start, host(1), tracker.Snapshot{})
@@ -92,7 +92,7 @@ func answer(t *testing.T, k *tracker.Tracker, q *bursarv1.SyncRequest, r *bursar
 	return outcome
 }
 
-// held are the ids of what the tracker holds.
+// held returns the ids of the tracker's allocations.
 func held(k *tracker.Tracker) []string {
 	ids := []string{}
 	for _, a := range k.All() {

@@ -24,7 +24,7 @@ const (
 	limitNotHeld = bursarv1.IncidentKind_INCIDENT_KIND_LIMIT_NOT_HELD
 )
 
-// measured has the tracker judge one engine that uses so many MiB at a second after the start.
+// measured makes the tracker judge one engine that uses so many MiB at a second after the start.
 func measured(k *tracker.Tracker, second int, memory int64) {
 	at := start.Add(time.Duration(second) * time.Second)
 	k.Measure(at, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{uses("a", 42, memory, memory)}})
@@ -41,7 +41,7 @@ func observed() policy.Set {
 	return policy.Set{p}
 }
 
-// An over-use that has passed is known afterwards: how often it began, when, and the most of it.
+// After an over-use has ended, its count, its time and its maximum are still known.
 func TestPassedOverUseIsReportedWithTheEnd(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	k.SetPolicies(observed(), time.Second)
@@ -58,7 +58,7 @@ func TestPassedOverUseIsReportedWithTheEnd(t *testing.T) {
 	same(t, "at the end", []*bursarv1.Incident{incident(overUsed, 3, 700*mib, 400*mib, 1*time.Second, 7*time.Second, true)}, end[0].GetIncidents())
 }
 
-// Kills are reported at once and again until that is answered, although nothing else has changed.
+// Kills are reported at once, and repeated until an answer, even if nothing else has changed.
 func TestKillsInALivingEngineAreReported(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	measured(k, 0, 100)
@@ -110,7 +110,7 @@ func notOverUse(k *tracker.Tracker) (list []*bursarv1.Incident) {
 	return list
 }
 
-// The next incarnation goes on with the counts, and does not count an over-use again that goes on.
+// The next incarnation continues the counts, and does not count a continuing over-use again.
 func TestIncidentsSurviveARestartAndAreNotCountedTwice(t *testing.T) {
 	for name, test := range map[string]struct {
 		afterwards []int64
@@ -142,7 +142,7 @@ func TestIncidentsSurviveARestartAndAreNotCountedTwice(t *testing.T) {
 	}
 }
 
-// What a coordinator says of incidents is not taken: the agent counts.
+// A coordinator's counts of incidents are ignored: the agent counts.
 func TestIncidentsOfACoordinatorAreNotTaken(t *testing.T) {
 	a := engine("a", 3, 400, 42)
 	a.Incidents = []*bursarv1.Incident{incident(memoryKill, 9, 0, 0, 0, 0, false)}

@@ -40,7 +40,7 @@ func TestATombstoneGoesWhenItIsAcknowledgedAndNotBefore(t *testing.T) {
 	same(t, "held", []string{"b"}, held(k)) // of which nothing has ended
 }
 
-// Two Syncs are under way: the answer to the first says nothing of what the second tells.
+// Two Syncs are in progress: the answer to the first does not confirm the content of the second.
 func TestTheAnswerToAnEarlierSyncConfirmsNothingLater(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
 	use := func(memory int64) {
@@ -116,8 +116,8 @@ func TestWhatEndedIsRememberedAsLongAsAnAnswerMayBeOlder(t *testing.T) {
 	}
 }
 
-// The release came from a call that was answered by an earlier leadership: it says nothing of how
-// new what is known is.
+// An earlier leadership answered the call with the release: this says nothing about the age of the
+// known state.
 func TestAReleaseOfLongAgoDoesNotBringItsEngineBack(t *testing.T) {
 	k := registered(t, engine("a", 12, 100, 42))
 	k.Observe(start, grant("a", released, 1, 100), 4)

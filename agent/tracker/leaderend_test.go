@@ -20,7 +20,7 @@ func leaderEnd(after time.Duration, exit *bursarv1.ExitStatus, policy bursarv1.L
 	return &bursarv1.LeaderEnd{Time: timestamppb.New(start.Add(after)), ExitStatus: exit, Policy: policy}
 }
 
-// left is a measurement of the engine "a", whose main process has ended.
+// left returns a measurement of the engine "a" after the end of its main process.
 func left(k *tracker.Tracker, now time.Time, exit *bursarv1.ExitStatus, others ...tracker.Left) {
 	usage := uses("a", 42, 10, 10)
 	usage.Orphaned, usage.Left = true, others
@@ -28,8 +28,8 @@ func left(k *tracker.Tracker, now time.Time, exit *bursarv1.ExitStatus, others .
 	k.Measure(now, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{usage}})
 }
 
-// The end of a main process is reported at once, with every report, and with the tombstone. Its
-// time is the first one; how it ended may be known later.
+// The end of a main process is reported at once, with every report, and with the tombstone. The
+// first time is final; the exit status may be known later.
 func TestTheEndOfAMainProcessIsReported(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	k.Measure(start, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{uses("a", 42, 10, 10)}})
@@ -65,7 +65,7 @@ func TestTheEndOfAMainProcessIsReported(t *testing.T) {
 	same(t, "at the end", leaderEnd(time.Second, code, keep), ends[0].GetLeaderEnd())
 }
 
-// An agent that is started again knows what it knew, and asks nobody for it. A new leader hears it.
+// A restarted agent keeps its knowledge and asks nobody for it. It reports it to a new leader.
 func TestALeftEngineSurvivesARestart(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	others := []tracker.Left{{PID: 50, StartTime: 9, Descends: true}, {PID: 51, StartTime: 9}}
@@ -95,7 +95,7 @@ func TestALeftEngineSurvivesARestart(t *testing.T) {
 	same(t, "after its answer", leaderEnd(time.Second, nil, keep), again.LeaderEnd("a"))
 }
 
-// An agent that has lost its state hears of it from the coordinator.
+// An agent that has lost its state gets the end from the coordinator.
 func TestTheCoordinatorsWordOfAMainProcess(t *testing.T) {
 	a := engine("a", 3, 400, 42)
 	a.LeaderEnd = leaderEnd(0, &bursarv1.ExitStatus{Signal: 15}, keep)
@@ -108,8 +108,8 @@ func TestTheCoordinatorsWordOfAMainProcess(t *testing.T) {
 	}
 }
 
-// Under onLeaderEnd: stop, the others are to be stopped; a coordinator that has not heard is asked
-// again.
+// With onLeaderEnd: stop, the other processes must be stopped. A coordinator that does not know of
+// the end is asked again.
 func TestOnLeaderEndStop(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	k.SetPolicies(policy.Set{{StopGrace: 7 * time.Second, OnLeaderEnd: policy.StopAtLeaderEnd}}, time.Second)

@@ -9,7 +9,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The tests on headroom are in MiB: 100 of what is available are always kept safe.
+// The tests of the headroom count in MiB: 100 of the available memory are always kept back.
 
 func TestALastWordTakesNoSampleThatIsOlderThanItsTick(t *testing.T) {
 	k := registered(t)
@@ -49,7 +49,7 @@ func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 		// Page cache is still available, and the promise to the engine that filled it is still
 		// open.
 		{"cache filled", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 300, 10)}, 600 - 100 - 0 - 190 - 50 - 30},
-		// More than it is entitled to: that is gone from what is available, and gives no credit.
+		// Usage above the entitlement already reduces the available memory, and gives no credit.
 		{"overused", 500, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 500 - 100 - 0 - 190 - 50 - 30},
 		{"promised too much", 300, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 300 - 100 - 0 - 190 - 50 - 30},
 	} {
@@ -125,7 +125,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	same(t, "first", want, k.BuildSync(start).GetVetoes()) // its answer is lost
 	q := k.BuildSync(start)
 	same(t, "second", want, q.GetVetoes())
-	// The answer was made before the grant: it says nothing about the veto.
+	// The answer was made before the grant: it does not concern the veto.
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10})
 	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Vetoed {
 		t.Errorf("the same grant again: verdict %d", got)
@@ -153,7 +153,7 @@ func TestGrantsOfTheIncarnationBeforeAreNotJudgedAgain(t *testing.T) {
 	})
 	same(t, "held", []string{"a"}, held(k))
 	same(t, "vetoed", []*bursarv1.Allocation(nil), outcome.Vetoed)
-	// One that is made later, by a coordinator that was asked directly, is.
+	// A later answer, from a coordinator that was asked directly, does.
 	outcome = answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
 		Epoch: 5, LedgerSequence: 12, Grants: []*bursarv1.Allocation{grant("b", reserved, 12, 10)},
 	})
@@ -197,7 +197,7 @@ func TestEngineEndsOnce(t *testing.T) {
 		t.Fatalf("sync: %v", q)
 	}
 	same(t, "exit status", exit, q.GetEnded()[0].GetExitStatus())
-	// The answer to an earlier Sync, and one that lists it as it was, do not bring it back.
+	// The answer to an earlier Sync, or an answer with its old state, does not bring it back.
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 12, 100, 42)}})
 	same(t, "held", []string{}, held(k))
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 13, Acknowledged: []string{"a"}, Gone: []string{"a"}})
@@ -296,7 +296,7 @@ func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 	}
 }
 
-// A coordinator counts what engines have touched only next to a sample that it has not had yet.
+// A coordinator counts touched memory only together with a sample that is new to it.
 func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 	k := registered(t, engine("a", 1, 100, 42))
 	reports := func(sample *bursarv1.HostSample) int {

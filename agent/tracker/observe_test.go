@@ -44,9 +44,9 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A store that was put back to when the engine was a reservation, or a request: that this was
-// canceled, ran out or waits says nothing of the engine, which runs. Nobody would know of it any
-// more.
+// A store was restored to a time when the engine was a reservation or a request. Its cancellation,
+// its expiry or its wait do not concern the running engine. Otherwise the engine would be
+// forgotten.
 func TestAnEngineThatRunsOutlivesItsReservationOfAnotherPast(t *testing.T) {
 	for _, state := range []bursarv1.AllocationState{
 		bursarv1.AllocationState_ALLOCATION_STATE_CANCELED, bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED,
@@ -71,8 +71,8 @@ func TestAnEngineThatRunsOutlivesItsReservationOfAnotherPast(t *testing.T) {
 	}
 }
 
-// An answer that does not fit what runs makes the agent report it in full, so that the ledger
-// takes it over.
+// An answer that contradicts the running engines makes the agent report them in full, so that the
+// ledger adopts them.
 func TestAnEngineThatTheLedgerGaveUpIsReported(t *testing.T) {
 	k := registered(t, engine("a", 9, 100, 42))
 	if k.Urgent() {
@@ -98,8 +98,8 @@ func TestReleaseIsNotUndoneByAnAnswerFromBefore(t *testing.T) {
 	}
 }
 
-// A call is sent, another leader follows, its grant comes with a Sync and is refused; then the
-// answer to the call comes.
+// The agent sends a call; another leader follows, and its grant comes with a Sync and is refused;
+// then the answer to the call arrives.
 func TestAVetoOutlivesAnAnswerToACallOfTheLeadershipBefore(t *testing.T) {
 	k := registered(t)
 	k.Measure(start, tracker.Measurement{Sample: free(150)})
@@ -195,8 +195,7 @@ func TestAnotherBootEndsEveryEngine(t *testing.T) {
 	}
 }
 
-// A Snapshot does not have an engine that only the coordinator has named, until its process was
-// shown.
+// A Snapshot omits an engine that only the coordinator has named, until its process is shown.
 func TestEngineThatIsShownLaterIsToBeSaved(t *testing.T) {
 	a := engine("a", 3, 400, 42)
 	k := registered(t, a)

@@ -13,8 +13,8 @@ import (
 
 const tick = 5 * time.Second
 
-// judged is a tracker with the engine "a" of 400 MiB and 1 core, pid 42, under a policy without
-// tolerance.
+// judged returns a tracker with the engine "a" of 400 MiB and 1 core, pid 42, under a policy
+// without tolerance.
 func judged(t *testing.T, action policy.Action) *tracker.Tracker {
 	t.Helper()
 	a := engine("a", 3, 400, 42)
@@ -29,7 +29,7 @@ func measure(k *tracker.Tracker, ticks int, available int64, usages ...tracker.U
 	k.Measure(start.Add(time.Duration(ticks)*tick), tracker.Measurement{Sample: free(available), Usages: usages})
 }
 
-// beat sends a heartbeat and returns what it reports of "a"; nil: nothing.
+// beat sends a heartbeat and returns its report of "a"; nil: none.
 func beat(t *testing.T, k *tracker.Tracker) *bursarv1.EngineReport {
 	t.Helper()
 	q := k.BuildSync(start)
@@ -82,8 +82,8 @@ func TestOverUseIsUrgentWhenItBeginsAndEndsAndInEveryReport(t *testing.T) {
 	}
 }
 
-// What is used stays the same; that it is over-use now, or none any more, or under another policy,
-// is to be told all the same.
+// The usage stays the same, but the begin or the end of an over-use, or another policy for it, must
+// still be reported.
 func TestChangeOfOverUseAloneIsReported(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for n := 1; n <= 3; n++ {
@@ -119,8 +119,8 @@ func TestChangeOfOverUseAloneIsReported(t *testing.T) {
 	}
 }
 
-// Invariant 2: what counts for an engine is what it is entitled to, whatever it uses. Invariant 9:
-// the excess is not given to others, since what is available was measured with it.
+// Invariant 2: an engine counts with its entitlement, at any usage. Invariant 9: the excess is not
+// given to others, because it is already missing from the available memory.
 func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for _, test := range []struct {
@@ -152,7 +152,7 @@ func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	}
 }
 
-// Page cache does not count as an engine's, neither in a cgroup nor in a tree of processes.
+// Page cache does not count for an engine, neither in a cgroup nor in a tree of processes.
 func TestOverUseIsOfWhatTheKernelCannotTakeBack(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for n := 1; n <= 10; n++ {

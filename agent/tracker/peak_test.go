@@ -21,8 +21,8 @@ func resourceOf(memory, cpu int64) *bursarv1.Resource {
 	return &bursarv1.Resource{MemoryBytes: new(memory * mib), CpuMillis: new(cpu)}
 }
 
-// Reports have the most that was measured of an engine, of memory and of cpu, each for itself; its
-// end has that, and the last measurement.
+// Reports have the measured peaks of an engine's memory and CPU, each on its own. Its end has
+// these, and the last measurement.
 func TestPeaksOfAnEngine(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	for _, u := range []tracker.Usage{usesBoth(100, 900), usesBoth(300, 20), usesBoth(200, 800)} {
@@ -51,8 +51,8 @@ func TestPeaksOfAnEngine(t *testing.T) {
 	}
 }
 
-// Why an engine could not be stopped is reported at once, and again until that is answered; and
-// when it is not so any more.
+// The reason why an engine could not be stopped is reported at once, and repeated until an answer.
+// The end of that condition is reported as well.
 func TestAFailedStopIsReported(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	said := func(sync *bursarv1.SyncRequest) string {
@@ -86,7 +86,7 @@ func TestAFailedStopIsReported(t *testing.T) {
 	k.SetStopError("unknown", "text")
 }
 
-// A limit that the kernel has is reported until that is answered, and shown.
+// A limit in the kernel is reported until an answer, and shown.
 func TestALimitThatHoldsIsReported(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	k.Measure(start, tracker.Measurement{Sample: free(1000)})

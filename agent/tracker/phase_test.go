@@ -16,7 +16,8 @@ const (
 	failed   = bursarv1.Phase_PHASE_FAILED
 )
 
-// reported is the report of engine a in the next Sync, which is answered; nil: the Sync has none.
+// reported returns the report of engine a in the next Sync, which is answered; nil: the Sync has
+// none.
 func reported(t *testing.T, k *tracker.Tracker) *bursarv1.EngineReport {
 	t.Helper()
 	k.Measure(start, tracker.Measurement{Sample: free(1000)})
@@ -30,7 +31,7 @@ func reported(t *testing.T, k *tracker.Tracker) *bursarv1.EngineReport {
 	return nil
 }
 
-// Each report of an engine says that it has begun, and how far it is. A result is reported at once.
+// Each report of an engine has its start and its phase. A result is reported at once.
 func TestReportsSayHowFarAnEngineIs(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
 	if r := reported(t, k); r.GetLogDirectory() != "" || r.GetPhase() != 0 {
@@ -51,7 +52,7 @@ func TestReportsSayHowFarAnEngineIs(t *testing.T) {
 	if r := reported(t, k); len(q.GetEngines()) != 1 || r.GetPhase() != ready || r.GetLogDirectory() != "/log/a" {
 		t.Errorf("when it is ready: %v, then %v", q, r)
 	}
-	// It stays so, whatever comes later.
+	// The phase is final.
 	k.SetPhase("a", failed, "late", start)
 	k.SetBegun("a", "/log/a", true)
 	again := engine("a", 12, 100, 42)
@@ -109,8 +110,8 @@ func TestAnEngineWithoutACheckHasNoPhase(t *testing.T) {
 	}
 }
 
-// The next incarnation of the agent knows a result, from its own state or from the coordinator, and
-// looks again if there is none.
+// The next incarnation of the agent knows a result from its own state or from the coordinator, and
+// checks again if there is none.
 func TestAResultOutlivesTheAgent(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, coordinators, want bursarv1.Phase

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A new leader says when it wants to hear of the host. Until then nothing is urgent about that. An
-// older coordinator does not say, and a wrong one cannot put it off until the host counts as lost.
+// A new leader sets the time for the host's report. Until then the report is not urgent. An older
+// coordinator sets no time, and a faulty one cannot delay the report until the host counts as lost.
 func TestANewLeaderSaysWhenToComeBack(t *testing.T) {
 	for _, test := range []struct {
 		told *durationpb.Duration

@@ -11,7 +11,7 @@ import (
 )
 
 // A Confirm brings a grant without a seal. The next Sync brings the seal of the same revision. The
-// agent stores and reports it with the grant, and shows it to nobody on the host.
+// agent stores and reports it with the grant, and does not show it to callers on the host.
 func TestASealIsKeptWithItsGrant(t *testing.T) {
 	k := registered(t)
 	confirmed := engine("a", 11, 64, 42)

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A confirmation that a coordinator will refuse is shown first: anybody can send one for anybody's
-// engine, and must not make it one that is neither stopped nor kept to its limits nor saved.
+// A confirmation that a coordinator will refuse is shown first. Any caller can send one for any
+// engine. It must not exempt that engine from stops, limits or saving.
 func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	own := engine("a", 3, 100, 42)
 	k := registered(t, own)
@@ -32,8 +32,8 @@ func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	}
 }
 
-// What is in the engine's cgroup is ended with it, if it is of the engine's user: neither is a
-// coordinator's to say, whom anybody may have told.
+// Processes in the engine's cgroup are ended with it if they belong to the engine's user. A
+// coordinator must set neither cgroup nor user, because any caller may have given them to it.
 func TestTheCgroupAndUserOfAnEngineAreWhatTheAgentHasFound(t *testing.T) {
 	found := &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1", Cgroup: "/own", Uid: new(uint32(1000))}
 	said := engine("a", 3, 100, 42)

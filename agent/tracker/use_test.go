@@ -16,8 +16,8 @@ const (
 	atLimit  = bursarv1.PeakSource_PEAK_SOURCE_LIMIT
 )
 
-// used is what a tick shows of the engine "a": of its memory, in MiB, all that it holds and what
-// the kernel cannot take back.
+// used is the usage of the engine "a" in a tick: all its memory, and its memory that the kernel
+// cannot reclaim, in MiB.
 func used(held, unreclaimable int64, cpu time.Duration) tracker.Usage {
 	u := uses("a", 42, held, unreclaimable)
 	u.PeakBytes, u.CacheBytes, u.Processes, u.CPUTime = u.UnreclaimableBytes, u.MemoryBytes-u.UnreclaimableBytes, 1, cpu
@@ -32,7 +32,7 @@ func measures(k *tracker.Tracker, u tracker.Usage) []*bursarv1.EngineEnd {
 	return k.Measure(start, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{u}})
 }
 
-// The end of an engine has the kernel's marks in its peak, and says so. Page cache is in no peak.
+// The end of an engine has the kernel's peaks, marked as such. Page cache is in no peak.
 func TestTheEndOfAnEngineHasTheKernelsMarks(t *testing.T) {
 	for name, test := range map[string]struct {
 		marks  peak.Marks
@@ -62,7 +62,7 @@ func TestTheEndOfAnEngineHasTheKernelsMarks(t *testing.T) {
 	}
 }
 
-// An engine that ended before the first tick has the marks alone.
+// An engine that ended before the first tick has only the kernel's peaks.
 func TestAnEngineThatEndsBeforeATickHasAPeak(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	ends := measures(k, gone(peak.Marks{CgroupBytes: 400 * mib, CPUTime: time.Second}))
@@ -71,7 +71,7 @@ func TestAnEngineThatEndsBeforeATickHasAPeak(t *testing.T) {
 	}
 }
 
-// Processor time never goes back, whatever the meter counts, and outlives the agent.
+// CPU time never decreases, even if the meter does, and survives the agent.
 func TestCPUTimeNeverGoesBack(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	shown := func(k *tracker.Tracker) time.Duration { return k.All()[0].GetCpuTime().AsDuration() }
@@ -102,8 +102,8 @@ func TestCPUTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// A report is sent for processor time alone only now and then: an engine that works and changes
-// nothing else costs nothing.
+// A report only for CPU time is sent only now and then: an engine without other changes costs no
+// reports.
 func TestCPUTimeAloneIsReportedNowAndThen(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
 	reports := func(cpu time.Duration) int {
@@ -122,8 +122,8 @@ func TestCPUTimeAloneIsReportedNowAndThen(t *testing.T) {
 	}
 }
 
-// A policy that kills must not count memory that the engine may have given back: only once it is
-// known to be touched.
+// A policy that kills must not count memory that the engine may have released: it counts only
+// memory that is known to be touched.
 func TestMemoryThatMayBeGivenBackIsNoOverUse(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
 	k.SetPolicies(policy.Set{{Action: policy.Kill}}, time.Second)

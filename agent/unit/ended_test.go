@@ -12,7 +12,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// killed is a systemd whose services end in some way as soon as they start.
+// killed is a systemd whose services end in a given way as soon as they start.
 type killed struct {
 	*played
 
@@ -30,8 +30,8 @@ func (k *killed) StartTransientUnitContext(_ context.Context, name, _ string, _ 
 	return 1, nil
 }
 
-// Its user can kill a keeper at once, or make it stay: they must not get by that to where engines
-// go that systemd could not start, the cgroup of the agent itself.
+// The user can kill a keeper at once, or make it hang. That must not move an engine to the agent's
+// own cgroup, the place for engines that systemd could not start.
 func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal error
@@ -59,7 +59,7 @@ func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 	}
 }
 
-// ending is a systemd that still has a unit when it is asked to start it again.
+// ending is a systemd that still has the unit at its next start.
 type ending struct {
 	*played
 

@@ -18,8 +18,7 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 )
 
-// played is a systemd that takes down what it is asked for. What it really does is tested in
-// test/systemd.
+// played is a systemd that records its calls. test/systemd tests the real one.
 type played struct {
 	units     map[string]map[string]any
 	started   [][]systemd.Property
@@ -30,7 +29,7 @@ type played struct {
 	gone      uint32 // a process that has ended
 	result    string // of a job; empty: "done"
 	connected bool
-	// of the next call: what a connection says of which only writing shows that it has ended
+	// error of the next call, on a connection whose end shows only at a write
 	broken error
 }
 
@@ -105,8 +104,7 @@ func (p *played) StopUnitContext(_ context.Context, name, _ string, _ chan<- str
 	return 1, nil
 }
 
-// open returns units of a played systemd on a machine of which nothing is visible but that it has
-// cgroups.
+// open returns units of a played systemd on a machine of which only the cgroups are visible.
 func open(t *testing.T, p *played) *Units {
 	t.Helper()
 	proc := t.TempDir()

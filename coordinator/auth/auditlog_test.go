@@ -109,8 +109,8 @@ func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
 	}
 }
 
-// A flood of refused calls, from more addresses than each has a bound, must not hide what an
-// administrator does meanwhile.
+// A flood of refused calls, from more addresses than have bounds, must not hide an administrator's
+// calls.
 func TestRefusedCallsLeaveRoomForAdministrativeOnes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	a := testAuditLog(path, slog.New(slog.DiscardHandler))

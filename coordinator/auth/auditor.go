@@ -128,6 +128,9 @@ func (s *auditedStream) Receive(message any) error {
 	}
 	if s.first == nil {
 		s.first = message
+		if output, ok := message.(*bursarv1.SendOutputRequest); ok { // without the ticket and the output
+			s.first = &bursarv1.SendOutputRequest{HostId: output.GetHostId()}
+		}
 	}
 	return s.code(checkOwnHost(s.actor, message))
 }

@@ -7,7 +7,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The record of a Start says who is to run what, and nothing that its caller would not show.
+// The record of a Start has the program's user, and no text that its caller would keep secret.
 func TestAuditLogSaysWhatIsStartedAsWhom(t *testing.T) {
 	request := &bursarv1.AllocateRequest{RequestId: "nightly", Labels: map[string]string{"user": "alice"}}
 	for name, c := range map[string]struct {

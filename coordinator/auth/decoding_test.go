@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// An answer that nobody reads does not keep others from being decoded either.
+// An answer without a reader does not block the decoding of other requests.
 func TestNothingIsAnsweredWhileARequestIsDecoded(t *testing.T) {
 	decoding := newDecoding(1)
 	d := &decodeSlot{decoding: decoding, caller: admission.Caller{ID: "a"}}
@@ -45,7 +45,7 @@ func (l looking) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// One caller's requests have half of the places, and one that gives up leaves nothing behind.
+// One caller's requests get half of the places, and a canceled request frees its place.
 func TestACallerHasHalfOfThePlacesForDecoding(t *testing.T) {
 	decoding := newDecoding(4)
 	alice, bob := admission.Caller{ID: "alice"}, admission.Caller{ID: "bob"}

@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/test/pipes"
 )
 
-// bareServer has the limits of a server in front of nothing. Who calls is in a header; who calls
-// /denied is not let through.
+// bareServer has the limits of a server, without services. A header names the caller; calls of
+// /denied are refused.
 type bareServer struct {
 	limits *Limits
 	pipes  *pipes.Listener
@@ -52,8 +52,8 @@ func newBareServer(t *testing.T) *bareServer {
 	return s
 }
 
-// connect returns a function that sends a request with a header that is not read at once. It
-// reports whether it is read whole.
+// connect returns a function that sends a request with a long header. It reports whether the header
+// is read completely.
 func (s *bareServer) connect(t *testing.T) (send func(path, who string) (read *bool)) {
 	t.Helper()
 	here := s.pipes.Dial()
@@ -70,8 +70,8 @@ func (s *bareServer) connect(t *testing.T) (send func(path, who string) (read *b
 	}
 }
 
-// The header of a caller's next request is not read, and understood, before the request has its
-// turn among those of that caller. That holds for calls that are not let through as well.
+// The header of a caller's next request is read and parsed only in its turn among that caller's
+// requests. That holds for refused calls as well.
 func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
 	for _, path := range []string{"/", "/denied"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
 	}
 }
 
-// The request may be another caller's, over a connection that several share. So its first bytes do
-// not wait long for the caller before.
+// The next request may be another caller's, on a shared connection. So its first bytes do not wait
+// long for the previous caller.
 func TestTheFirstBytesOfARequestWaitForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)
@@ -122,8 +122,8 @@ func TestTheFirstBytesOfARequestWaitForAMomentOnly(t *testing.T) {
 	})
 }
 
-// Callers who are not known do not wait for one another: they may have nothing but an address in
-// common. Nor does the first request on a connection.
+// Unknown callers do not wait for one another: they may share only an address. The first request on
+// a connection does not wait, either.
 func TestCallersWhoAreNotKnownDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)
@@ -141,7 +141,7 @@ func TestCallersWhoAreNotKnownDoNotWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// Over a connection with requests of several callers, none waits for another's turn.
+// On a connection with requests of several callers, none waits for another's turn.
 func TestAConnectionOfSeveralCallersWaitsForNobodysTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)

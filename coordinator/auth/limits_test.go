@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// usualLimits are what a coordinator has by default.
+// usualLimits returns the default limits of a coordinator.
 func usualLimits() LimitsOptions {
 	return LimitsOptions{
 		Waiting: 4096, MessageBytes: 1 << 20, SyncBytes: 16 << 20, ProbeTime: 5 * time.Second, Page: func(any) int { return 0 },
@@ -98,8 +98,8 @@ func TestConnectionsOfSubordinateIDsCountOnTheirOwner(t *testing.T) {
 	}
 }
 
-// A caller with one address of an IPv6 network, or of loopback, has them all: its calls count
-// together, however it spreads them.
+// A caller with one address of an IPv6 network, or of loopback, has all of its addresses: its calls
+// count together, from any of them.
 func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) {
 	account := func(peer string) string { return accountOf(&Caller{Maker: remote(), Actor: remote(), Peer: peer}).ID }
 	for _, peers := range [][2]string{
@@ -116,8 +116,8 @@ func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) 
 	}
 }
 
-// Pages count as soon as they are asked for. Otherwise thousands of pages that are never sent
-// would be made at once.
+// Pages count from their request on. Otherwise thousands of pages that are never sent would be
+// built at once.
 func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	const pageMost = 4<<20 + 64<<10
 	o := usualLimits()

@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// Without identities a user of the machine may have engines launched as themselves, if that account
-// is one that is allowed here; root and the coordinator's own user as all of these. Callers from
-// other machines may not.
+// Without identities, a user of the machine may have engines launched as themselves, if that
+// account is allowed here. Root and the coordinator's own user may use all allowed accounts.
+// Callers from other machines may use none.
 func TestWhoMayLaunchWithoutIdentities(t *testing.T) {
 	user := func(name string) identity.Actor {
 		return identity.Actor{Name: identity.LocalPrefix + name, Users: []string{name}, Role: identity.Submitter}

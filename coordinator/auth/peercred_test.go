@@ -26,8 +26,8 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// A user who closes a connection and leaves its port to another must not be taken for that one,
-// whatever the connection is wrapped in.
+// If a user closes a connection and another user gets its port, the connection must not count as
+// the other's, under any wrapper of the connection.
 func TestConnectionThatItsPeerHasClosedIsNobodys(t *testing.T) {
 	counted := admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 8, Known: 8, Caller: 8, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
@@ -77,7 +77,7 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 	}
 }
 
-// usersOf are the users of a machine with ranges and accounts, which says when it is asked.
+// usersOf returns the users of a machine with ranges and accounts, and records lookups.
 func usersOf(ranges *subuid.File, accounts map[uint32]string, asked func()) *localuser.Users {
 	return localuser.New(localuser.Source{
 		NameOf: func(_ context.Context, uid uint32) (string, error) {
@@ -121,7 +121,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("uid %d: %v %s", uid, err, diff)
 			}
-			// All ids of a user's within namespaces count as one, and act for none but themselves.
+			// All ids of a user within namespaces count as one, and act only for themselves.
 			if id := n.accountOf(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:alice" || uid == 1000 && id != "caller/local:alice" {
 				t.Errorf("uid %d counts as %s", uid, id)
 			}
@@ -139,7 +139,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	}
 }
 
-// Another coordinator passes on calls of users of its machine, and names the users who are charged.
+// Another coordinator forwards calls of users of its machine, and names the users to charge.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	n := peerCreds{}
 	for name, c := range map[string]struct{ owner, charged string }{"100007": {"alice", "alice"}, "100008": {"", "100008"}, "alice": {"", "alice"}} {
@@ -158,10 +158,10 @@ func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	}
 }
 
-// A flood of connections of ids with an owner that is a number is no flood of lookups: the kernel
-// names the users of connections, and names are looked up at a pace. Until an id is known, its
-// requests are refused: the owner of the range is not charged for an account, nor for its
-// connections.
+// A flood of connections of ids whose owner is a number is no flood of lookups: the kernel
+// identifies the users of connections, and names are looked up at a limited rate. Until an id is
+// known, its requests are refused: the owner of the range is charged neither for an account nor for
+// its connections.
 func TestAFloodOfConnectionsIsNoFloodOfLookups(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "subuid")
 	if err := os.WriteFile(file, []byte("1001:100000:65536\n"), 0o600); err != nil {

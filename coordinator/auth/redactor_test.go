@@ -28,7 +28,7 @@ func coded(err error) error {
 	return connect.NewError(connect.CodeInternal, err)
 }
 
-// detailsOf is what an error has next to its words.
+// detailsOf returns the details of an error as text.
 func detailsOf(t *testing.T, err error) (text string) {
 	t.Helper()
 	refused, ok := errors.AsType[*connect.Error](err)
@@ -45,8 +45,8 @@ func detailsOf(t *testing.T, err error) (text string) {
 	return text
 }
 
-// callers are a caller of each role, and of each kind of it, with whether it may see what engines
-// of alice wrote. Those that are passed on have another maker.
+// callers returns a caller of each kind of each role, and whether it may see the output of alice's
+// engines. The maker of a forwarded call is another actor.
 func callers() map[string]testCaller {
 	agent := identity.Actor{Name: "agent1", Role: identity.Agent, Host: "h1"}
 	peer := identity.Actor{Name: "c1", Role: identity.Coordinator}
@@ -144,8 +144,8 @@ func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
 	}
 }
 
-// A sensitive field that an answer may have belongs to a message with a decision: what nobody has
-// decided about is shown to nobody, also not to those whose it is.
+// A sensitive field of an answer needs a decision for its message. Without one it is hidden from
+// all callers, including its owner.
 func TestEverySensitiveFieldOfAnAnswerIsDecided(t *testing.T) {
 	for _, method := range methods() {
 		var walk func(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool)
@@ -193,7 +193,7 @@ func TestEverySensitiveFieldOfAnAnswerIsDecided(t *testing.T) {
 	}
 }
 
-// The contract marks these. A field less is a leak in every other test.
+// The contract marks these fields. A missing field would be a leak in every other test.
 func TestSensitiveFieldsOfTheContract(t *testing.T) {
 	var got []string
 	protoregistry.GlobalTypes.RangeMessages(func(kind protoreflect.MessageType) bool {
@@ -216,7 +216,8 @@ func TestSensitiveFieldsOfTheContract(t *testing.T) {
 	}
 }
 
-// The audit log says what a call is about, and has nothing of what the contract marks.
+// The audit log identifies the object of a call, and has no field that the contract marks as
+// sensitive.
 func TestAuditLogHasNoSensitiveFieldOfARequest(t *testing.T) {
 	requests := 0
 	for _, method := range methods() {
@@ -254,8 +255,8 @@ func methods() (all []protoreflect.MethodDescriptor) {
 	return all
 }
 
-// Whatever message of the contract an error comes to have for a detail, here or at a leader of
-// another version.
+// An error may have any message of the contract as a detail, here or at a leader of another
+// version.
 func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
 	r := newRedactor(coded)
 	bob := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}
@@ -297,8 +298,8 @@ type sends struct{ connect.StreamingHandlerConn }
 
 func (sends) Send(any) error { return errSent }
 
-// withSecrets puts a value into every message field, and a secret into every sensitive field.
-// Allocations are of alice.
+// withSecrets sets every message field, and puts a secret into every sensitive field. Allocations
+// belong to alice.
 func withSecrets(message protoreflect.Message, above []protoreflect.FullName) {
 	name := message.Descriptor().FullName()
 	if slices.Contains(above, name) {
@@ -334,8 +335,8 @@ func withSecrets(message protoreflect.Message, above []protoreflect.FullName) {
 	}
 }
 
-// secretsOfOldAgents has each allocation hold what its engine wrote where agents of an earlier
-// version put it: in the reason.
+// secretsOfOldAgents puts the output of each engine in the reason, like agents of an earlier
+// version.
 func secretsOfOldAgents(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {

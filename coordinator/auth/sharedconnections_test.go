@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// overHTTP2 serves a handler over HTTP/2, and returns a function that makes calls, with how many
-// connections there were.
+// overHTTP2 serves a handler over HTTP/2, and returns a function that makes calls, and the number
+// of connections.
 func overHTTP2(t *testing.T, l *Limits, handler http.HandlerFunc) (call func(path, as, body string) (int, error), connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
@@ -52,7 +52,7 @@ func overHTTP2(t *testing.T, l *Limits, handler http.HandlerFunc) (call func(pat
 	}, connections
 }
 
-// The connection of an agent or a coordinator has other requests than the one that is refused.
+// The connection of an agent or a coordinator carries other requests beside the refused one.
 func TestARequestThatIsTooLargeDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	limits := &requestLimits{
 		next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time: &Timeouts{Body: time.Minute, Write: time.Minute}, largest: func(string) int64 { return 10 },
@@ -72,8 +72,8 @@ func TestARequestThatIsTooLargeDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 	}
 }
 
-// A caller who takes no refusals ends the own connection. If an agent or a coordinator has passed
-// the calls on, the next one fails, and the connection goes on for other callers.
+// A caller that ignores refusals loses its own connection. If an agent or a coordinator has
+// forwarded the calls, only the next call fails, and the connection stays for other callers.
 func TestConnectionsOfAgentsAndCoordinatorsOutliveTheirCallers(t *testing.T) {
 	standby := identity.Actor{Name: "standby", Role: identity.Coordinator}
 	agent := identity.Actor{Name: "agent-h1", Role: identity.Agent, Host: "h1"}

@@ -83,8 +83,8 @@ func TestACallerHasHalfOfTheSlotsWhileOthersAreActive(t *testing.T) {
 	})
 }
 
-// A body that comes slowly keeps none of its caller's other requests waiting, and one that waits
-// for something else gives its slot back.
+// A slow body does not delay its caller's other requests, and a request that waits for something
+// else releases its slot.
 func TestARequestKeepsItsSlotForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkSlots(1)
@@ -120,7 +120,7 @@ func TestARequestKeepsItsSlotForAMomentOnly(t *testing.T) {
 	})
 }
 
-// A request whose caller goes away while it waits takes no slot with it, whenever it goes.
+// A request whose caller goes away during its wait keeps no slot, at any moment.
 func TestWhoLeavesWhileItWaitsTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkSlots(1)
@@ -163,8 +163,7 @@ func TestWhoLeavesWhileItWaitsTakesNoSlot(t *testing.T) {
 	})
 }
 
-// Those whose answers come together are worked on a few at a time, before those that have just
-// come.
+// Requests whose answers arrive together are resumed a few at a time, before new requests.
 func TestAResumedRequestWaitsForASlotBeforeNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkSlots(2) // one of each, as there are two callers
@@ -225,7 +224,8 @@ func TestAResumedRequestWaitsForASlotBeforeNewOnes(t *testing.T) {
 	})
 }
 
-// While nobody else is active, nobody waits for anybody's sake. Nor does one who has gone.
+// If only one caller is active, its requests do not wait for others. A caller that has gone does
+// not count.
 func TestAResumedRequestDoesNotWaitWhileItsCallerIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkSlots(1)

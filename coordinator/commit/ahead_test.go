@@ -19,8 +19,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A coordinator that stands by follows the one that leads. When it begins to lead it loads nothing
-// but what has changed since it last looked; and when it has lost the lead it follows again.
+// A standby coordinator follows the leader. When it begins to lead it loads only the changes since
+// its last read; after it has lost the lead it follows again.
 func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("shared")
@@ -64,7 +64,7 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 	})
 }
 
-// doubtedStore lets the proof of a copy wait, and can make it fail.
+// doubtedStore delays the proof of a copy, and can make it fail.
 type doubtedStore struct {
 	countedStore
 
@@ -96,8 +96,8 @@ func (s *doubtedStore) Totals(ctx context.Context) (store.Totals, error) {
 	return totals, errors.Join(err, s.err)
 }
 
-// A coordinator that has a copy does not lead before it is proven that the store has the same. If
-// it does not, what is read is led with, and nobody else has to lead first.
+// A coordinator with a copy does not lead before it has proved that the store is equal. If the
+// store differs, the coordinator leads with the store's state, without another change of leader.
 func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 	for name, test := range map[string]struct {
 		more  int
@@ -139,7 +139,7 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 	}
 }
 
-// countedElection counts how often somebody campaigns.
+// countedElection counts campaigns.
 type countedElection struct {
 	election.Election
 
@@ -151,7 +151,7 @@ func (e *countedElection) Campaign(ctx context.Context) (election.Term, error) {
 	return e.Election.Campaign(ctx)
 }
 
-// doubted is a coordinator that has a copy of what another one has left, and its store. Its loop
+// doubted returns a coordinator with a copy of another coordinator's state, and its store. Its loop
 // does not run yet.
 func doubted(t *testing.T) (*loopRig, *doubtedStore) {
 	t.Helper()
@@ -170,7 +170,7 @@ func doubted(t *testing.T) (*loopRig, *doubtedStore) {
 	return d, s
 }
 
-// A stop, and the end of a term, do not wait for a proof, whatever comes of it.
+// A stop, or the end of a term, does not wait for a proof.
 func TestAStopDoesNotWaitForAProof(t *testing.T) {
 	for name, before := range map[string]func(d *loopRig){
 		"a stop":              func(*loopRig) {},
@@ -201,7 +201,7 @@ func TestAStopDoesNotWaitForAProof(t *testing.T) {
 	}
 }
 
-// What the log says of a leadership counts each allocation once, also those that wait.
+// The log message of a leadership counts each allocation once, including waiting ones.
 func TestTheLogSaysHowManyAllocationsThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("shared")
@@ -228,8 +228,8 @@ func TestTheLogSaysHowManyAllocationsThereAre(t *testing.T) {
 	})
 }
 
-// What cannot be restored may be the copy's fault: nothing is blamed on the store's rows, and
-// everything is read.
+// A failed restore may be the copy's fault: the store's rows are not blamed, and all of them are
+// read.
 func TestACopyThatCannotBeRestoredIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := doubted(t)
@@ -249,7 +249,7 @@ func TestACopyThatCannotBeRestoredIsNotUsed(t *testing.T) {
 	})
 }
 
-// readings is how often a store was read whole, and for a proof.
+// readings counts the complete reads of a store, and the reads for a proof.
 type readings struct{ loads, proofs int64 }
 
 func (s *doubtedStore) readings() readings { return readings{s.loads.Load(), s.proofs.Load()} }
@@ -272,8 +272,8 @@ func (s *lonelyStore) Follow(ctx context.Context, _ store.Mark) (store.Followed,
 	return store.Followed{Meta: store.Meta{Epoch: 1}}, s.err
 }
 
-// A store that cannot be followed now is asked again after a while. One that nobody can follow is
-// left alone. Both are loaded.
+// A store that cannot be followed at the moment is tried again later. A store that cannot be
+// followed at all is left alone. Both are loaded.
 func TestAStoreThatCannotBeFollowedIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for err, want := range map[error]int64{nil: 2, store.ErrIO: 2, store.ErrNotFollowed: 1} {
@@ -296,8 +296,8 @@ func TestAStoreThatCannotBeFollowedIsLoaded(t *testing.T) {
 	})
 }
 
-// Nothing is read for what is filed from when a coordinator asks for the lead: it needs the
-// processor and the store itself. What is under way ends at once.
+// A coordinator that campaigns reads nothing for its copy: it needs the processor and the store
+// itself. A read in progress ends at once.
 func TestWhoBeginsToLeadDoesNotFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lonelyStore{Store: NewMemoryStore(), err: store.ErrIO}

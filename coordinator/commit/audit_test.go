@@ -28,7 +28,7 @@ func TestTheBooksAreAuditedAgainAndAgain(t *testing.T) {
 	})
 }
 
-// metricValue is what a counter or a gauge shows.
+// metricValue returns the value of a counter or a gauge.
 func metricValue(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

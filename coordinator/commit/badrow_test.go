@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// A readable row that no ledger takes keeps every coordinator from leading, and so does an
-// unreadable one. The log says which row it is, and what to do.
+// A readable row that the ledger rejects keeps every coordinator from leading, like an unreadable
+// one. The log names the row and the remedy.
 func TestARowThatTheLedgerRefusesIsNamedWithWhatToDo(t *testing.T) {
 	orphan := ledger.Allocation{ID: 7, State: ledger.Active, HostID: "gone", Caller: "c", RequestID: "r", Labels: label.Of("user", "alice"), Created: 1, Reserved: 1, Confirmed: 1}
 	standard := func(cluster string) ledger.ProviderRecord {

@@ -51,8 +51,7 @@ func TestAnEventIsEncodedOnceForAllWhoSendIt(t *testing.T) {
 	}
 }
 
-// Encodings take their part of what a feed may hold, the oldest go first, and all that it counts is
-// there.
+// Encodings count in the size of a feed, the oldest go first, and all counted encodings exist.
 func TestEncodingsAreBoundedWithTheFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const ring, most = 16, 40 << 10

@@ -23,7 +23,7 @@ func waitingReaders(tb testing.TB, f *ChangeFeed, n int) (readers []*reader) {
 	return readers
 }
 
-// wokenOf is how many were woken, in the order in which they began to wait.
+// wokenOf returns the number of woken readers, which must be those that have waited longest.
 func wokenOf(tb testing.TB, readers []*reader) (n int) {
 	tb.Helper()
 	for i, r := range readers {
@@ -37,7 +37,7 @@ func wokenOf(tb testing.TB, readers []*reader) (n int) {
 	return n
 }
 
-// What publishes has nothing to do with any reader: it wakes none, and hands them all over at once.
+// A publication does no work per reader: it wakes none, and hands them over all at once.
 func TestPublishingWakesNobody(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	f.reset(1)
@@ -89,7 +89,7 @@ func TestAFewReadersAreWokenAtOnceAndManyInTurns(t *testing.T) {
 	})
 }
 
-// Who was served has its next turn after all the others, and who has gone takes no turn.
+// A reader has its next turn after all the others, and a reader that has gone has none.
 func TestReadersOfABusyFeedTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 200

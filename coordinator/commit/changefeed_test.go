@@ -75,7 +75,8 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 			}
 			return
 		case errors.Is(err, ErrTooOld):
-			// Of changes that share a revision the ring may hold a part: none of them is enough.
+			// The ring may hold only a part of the changes with one revision: then none of them is
+			// used.
 			if len(want) <= size-2 {
 				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
 			}
@@ -190,7 +191,7 @@ func TestAFeedKeepsCopiesOfTransitions(t *testing.T) {
 	}
 }
 
-// TestAQuietWatchSaysThatItIsThere is about the time that passes, so without sockets.
+// TestAQuietWatchSaysThatItIsThere tests times, and so uses no sockets.
 func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := runLoop(t, NewMemoryStore(), func(c *setup) { c.Ledger.Interval = time.Hour })
@@ -221,8 +222,8 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that
-// are too slow are cut off.
+// A feed holds fewer changes if they are large: it is bounded in bytes, and readers that are too
+// slow are cut off.
 func TestAFeedIsBoundedInBytes(t *testing.T) {
 	const events, bytes = 1000, 64 << 10
 	f := NewChangeFeed(events, bytes)
@@ -304,7 +305,7 @@ func TestABusyWatchEndsAsWell(t *testing.T) {
 	}
 }
 
-// What a watcher sees of an allocation has no wishes: they are its host's and may be large.
+// Watched allocations omit their wishes, which are for their host only and may be large.
 func TestAnEventKeepsNoWishes(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	f.Publish(&ledger.Changes{Revision: 1, Transitions: []ledger.Allocation{{Revision: 1, Wishes: &ledger.Wishes{}}}})

@@ -14,13 +14,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// historyRig is a history over a store in memory, whose rows the test makes as it likes.
+// historyRig is a history over a store in memory, with rows made by the test.
 type historyRig struct {
 	t     *testing.T
 	store store.Store
 	epoch uint64
 	last  ledger.ID
-	// adopted: what is made has come from an agent's report.
+	// adopted: the allocations come from an agent's report.
 	adopted bool
 	// owner is charged for the rows; empty: their caller.
 	owner string
@@ -50,7 +50,7 @@ func newHistoryRig(t *testing.T, bounds HistoryBounds) *historyRig {
 	return &historyRig{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }
 
-// commitEnded commits allocations of a caller that ended so long ago.
+// commitEnded commits allocations of a caller that ended this long ago.
 func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 	k.t.Helper()
 	var c ledger.Changes
@@ -73,7 +73,7 @@ func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 	}
 }
 
-// remaining is how many rows each caller has, and the age of its oldest.
+// remaining returns the number of each caller's rows, and the age of the oldest.
 func (k *historyRig) remaining() map[string]string {
 	k.t.Helper()
 	ends, err := k.store.Ends(k.t.Context(), store.Position{}, 1<<20)
@@ -122,7 +122,7 @@ func (k *historyRig) wantRemaining(when string, wantRemaining map[string]string)
 
 const day = 24 * time.Hour
 
-// oneRow is what a row of ended takes.
+// oneRow returns the size of a row of ended.
 func oneRow(t *testing.T) int64 {
 	t.Helper()
 	k := newHistoryRig(t, HistoryBounds{})
@@ -134,7 +134,7 @@ func oneRow(t *testing.T) int64 {
 	return ends[0].Bytes
 }
 
-// A caller who floods the history pushes out its own past only, the oldest first.
+// A caller that floods the history displaces only its own entries, the oldest first.
 func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
@@ -154,8 +154,8 @@ func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	})
 }
 
-// Each subordinate user id has no history of its own: all of them push out their owner's, and the
-// owner is refused if that is full.
+// Subordinate user ids have no histories of their own: all of them displace their owner's entries,
+// and the owner is refused if its history is full.
 func TestSubordinateIDsHaveTheirOwnersHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 500})
@@ -179,8 +179,8 @@ func TestSubordinateIDsHaveTheirOwnersHistory(t *testing.T) {
 	})
 }
 
-// An earlier leader's clock, or this one's when it began, may have been ahead by more than the
-// history is kept for. Nothing that is younger by either clock is deleted.
+// The clock of an earlier leader, or of this one at its start, may have been ahead by more than the
+// retention of the history. Rows that are younger by either clock are not deleted.
 func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
 	for name, set := range map[string]func(k *historyRig, clock *wallClock){
@@ -211,8 +211,8 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	}
 }
 
-// What answers a repeated request is kept whatever its size; who has too much of it is refused
-// until that has aged.
+// Answers to repeated requests are kept at any size; a caller with too many of them is refused
+// until they have aged.
 func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -244,8 +244,8 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// Rows that hosts have brought, and that the ledger has never known, are charged to these hosts.
-// They answer no repeated request, so even the last day's are deleted, and the disk is bounded.
+// Rows from hosts' reports that the ledger never knew are charged to these hosts. They answer no
+// repeated request, so even those of the last day are deleted, and the disk is bounded.
 func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -271,7 +271,7 @@ func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	})
 }
 
-// What happens to rows that the count does not see is right again after a day.
+// Changes of rows that the count misses are corrected after a day.
 func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{})
@@ -291,8 +291,8 @@ func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	})
 }
 
-// A history with more callers than can be counted is bounded all the same: those that have much
-// are found, and nobody is charged with too much.
+// A history with too many callers to count is still bounded: the callers with large parts are
+// found, and none is charged too much.
 func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 	var s callerSizes
 	total, at := int64(0), store.Position{}

@@ -32,7 +32,7 @@ func (s *indexLog) SweepIndex(_ context.Context, after store.IndexEntry, _ ledge
 	return after, s.sweeps%s.most == 0, nil
 }
 
-// The leader fills the index behind what ends, in steps, and sweeps it once a day.
+// The leader indexes ended allocations in steps, and sweeps the index once a day.
 func TestTheLeaderFillsTheIndexOfTheHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{})

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// laterRig is a loop that takes a second for a command, with a request behind that.
+// laterRig is a loop that takes a second for a command, with a request queued behind it.
 func laterRig(t *testing.T, deadline time.Duration, meanwhile func(*LaterRequest)) (decided int, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,8 @@ func laterRig(t *testing.T, deadline time.Duration, meanwhile func(*LaterRequest
 	return decided, err
 }
 
-// Its deadline is 1,050 ms away, and the loop takes it after 1,000. The answer must get there.
+// Its deadline is 1,050 ms away, and the loop starts it after 1,000. The answer must arrive in
+// time.
 func TestALaterRequestWhoseDeadlineComesInTheQueueSaysSo(t *testing.T) {
 	decided, err := laterRig(t, 1050*time.Millisecond, func(*LaterRequest) {})
 	patience, is := errors.AsType[*PatienceError](err)

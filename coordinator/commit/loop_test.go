@@ -95,8 +95,8 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// stuckStore has commits that return when the test says so, whatever becomes of their context: a
-// disk that hangs.
+// stuckStore has commits that return only when the test says so, even after the end of their
+// context: a disk that hangs.
 type stuckStore struct {
 	store.Store
 
@@ -141,8 +141,8 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A leader that stood still finds both when it goes on: it has lost the lead, and a commit has
-// taken too long.
+// A leader that was stopped finds two things when it continues: it has lost the lead, and a commit
+// has taken too long.
 func TestALeadThatIsLostWhileACommitHangsEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &stuckStore{Store: NewMemoryStore()}
@@ -307,9 +307,8 @@ func TestStopAnswersEverybodyAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestNoAcknowledgedGrantIsEverLost lets commits fail in all ways at random under callers who
-// repeat what they were not answered, and compares in the end what they know with what the store
-// has.
+// TestNoAcknowledgedGrantIsEverLost makes commits fail in all ways at random while callers repeat
+// unanswered calls, and compares the callers' knowledge with the store at the end.
 func TestNoAcknowledgedGrantIsEverLost(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		faults := rapid.SliceOfN(rapid.SampledFrom([]storetest.Fault{

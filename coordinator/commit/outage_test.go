@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// runLong runs a coordinator whose time of day is off, and to which no host becomes lost.
+// runLong runs a coordinator with a wrong time of day, on which no host becomes lost.
 func runLong(t *testing.T, place *storetest.Memory, shift time.Duration) *loopRig {
 	t.Helper()
 	d := newLoopRig(t, place.Open(), func(s *setup) { s.Ledger.LostAfter = 1000 * time.Hour })
@@ -21,7 +21,7 @@ func runLong(t *testing.T, place *storetest.Memory, shift time.Duration) *loopRi
 	return d
 }
 
-// lease makes an engine that lives as long as its lease.
+// lease makes an engine that lives until the end of its lease.
 func (d *loopRig) lease(id string, memory int64, length time.Duration) {
 	d.t.Helper()
 	a := d.async(id, memory, 0, 0)
@@ -127,9 +127,8 @@ func TestTimeWithoutACoordinatorAddsUp(t *testing.T) {
 	})
 }
 
-// The time that is kept goes on while all that waits for it is a lease: an idle hour is none in
-// which no coordinator led, and a lease that nobody renews ends although coordinators start again
-// and again.
+// The stored time advances while only leases depend on it: an idle hour does not count as an hour
+// without a leader, and a lease that is not renewed ends despite repeated restarts of coordinators.
 func TestTimeIsKeptWhileALeaseIsInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")

@@ -93,16 +93,16 @@ func pastStore(t *testing.T, n int) *recallStore {
 	return &recallStore{Store: s, pages: make(chan struct{})}
 }
 
-// again asks for an allocation under a request id that may have been used before.
+// again requests an allocation with a request id that may have been used before.
 func (d *loopRig) again(id string, hash uint64) (ledger.AllocateResult, error) {
 	command := requestOf("alice", 1)
 	command.RequestID, command.RequestHash = id, hash
 	return d.Allocate(d.t.Context(), command)
 }
 
-// A start reads no request ids of what has ended. They come page by page, and at any point of that
-// a repeat is answered with its allocation, another request under its id is refused, and a new one
-// is granted.
+// A start reads no request ids of ended allocations. They are loaded page by page. At any time
+// during that, a repeat is answered with its allocation, another request with its id is refused,
+// and a new one is granted.
 func TestARepeatIsAnsweredAtAnyPointOfRecalling(t *testing.T) {
 	const n = 2*recallPage + 10
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func isConflict(err error) bool {
 	return conflict
 }
 
-// Leaderships end in the middle of the recalling; the next one begins it again.
+// Leaderships end during the recall; the next one starts it again.
 func TestRecallingBeginsAgainWithEachLeadership(t *testing.T) {
 	const n = recallPage + 10
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestRecallingBeginsAgainWithEachLeadership(t *testing.T) {
 	})
 }
 
-// abandonNow has the loop lead again in another epoch, as after an agent's report of a later one.
+// abandonNow makes the loop lead again in another epoch, as after an agent's report of a later one.
 func (d *loopRig) abandonNow() {
 	d.t.Helper()
 	before := d.lastEpoch.Load()
@@ -196,8 +196,8 @@ func (d *loopRig) abandonNow() {
 	}
 }
 
-// While the store does not answer, a request whose id may have been used is refused, not granted;
-// one without an id is granted. Then all is well again.
+// While the store does not answer, a request whose id may have been used is refused, and a request
+// without an id is granted. Later both are handled as usual.
 func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := pastStore(t, 10)
@@ -231,8 +231,9 @@ func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
 	})
 }
 
-// A row that may be live and cannot be read keeps every coordinator from leading, as at a start
-// that reads all: what it holds would be granted to others. When it is gone, all is well again.
+// An unreadable row that may be live keeps every coordinator from leading, like at a start that
+// reads all rows: its resources would be granted to others. After its removal, coordinators lead
+// again.
 func TestARowThatCannotBeRecalledEndsTheLeadership(t *testing.T) {
 	const n = recallPage + 10
 	synctest.Test(t, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestARowThatCannotBeRecalledEndsTheLeadership(t *testing.T) {
 	})
 }
 
-// A store that hangs does not hold a request: its caller tries again, maybe elsewhere.
+// A store that hangs does not hold a request: its caller tries again, maybe at another coordinator.
 func TestALookUpHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := pastStore(t, 10)
@@ -349,7 +350,8 @@ func TestNoStepOfRecallingIsLong(t *testing.T) {
 	}
 }
 
-// A store whose time or last id says nothing tells them by its rows: then all are loaded before.
+// If the store's time or last id is missing or wrong, it comes from the rows: then all rows are
+// loaded first.
 func TestAStoreWithoutATimeIsLoadedInFull(t *testing.T) {
 	for name, last := range map[string]ledger.Instant{
 		"without a time":                    0,

@@ -69,8 +69,8 @@ func TestAReplicaIsReadWhenSomebodyAsksAndNotTooOften(t *testing.T) {
 	})
 }
 
-// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no
-// second replica.
+// TestAReplicaThatPanicsIsDropped: a read on a standby does not end the process, and the same read
+// does not cost a second replica.
 func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 	d := newLoopRig(t, NewMemoryStore(), nil)
 	loads, load := 0, d.replica.load

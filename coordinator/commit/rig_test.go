@@ -38,12 +38,12 @@ type loopRig struct {
 	t testing.TB
 }
 
-// setup is what a loop is made of.
+// setup has the parts of a loop.
 type setup struct {
 	Options
 
 	Ledger ledger.Config
-	// WatchEvents and WatchBytes are what the feed holds.
+	// WatchEvents and WatchBytes bound the feed.
 	WatchEvents, WatchBytes int
 }
 
@@ -94,7 +94,7 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	return &loopRig{Loop: made.loop(), t: tb}
 }
 
-// Lead runs a loop that nobody competes with. It leads when lead returns.
+// Lead runs a loop without competitors. The loop leads when Lead returns.
 func Lead(tb testing.TB, loop *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
@@ -105,7 +105,7 @@ func Lead(tb testing.TB, loop *Loop) {
 	}
 }
 
-// campaignAlone is a campaign that nobody competes with.
+// campaignAlone returns a campaign without competitors.
 func campaignAlone(loop *Loop) *Campaign {
 	return &Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
 }
@@ -164,8 +164,8 @@ func (d *loopRig) counts() ledger.Counts {
 	return v.Counts
 }
 
-// lost are what a caller may hear whose command was in a batch that is not known to be durable, or
-// came just after.
+// lost reports whether an error is one of those for a command in a batch that may not be durable,
+// or just after it.
 func lost(err error) bool {
 	_, commit := errors.AsType[*Error](err)
 	return commit || errors.Is(err, core.ErrNotLeading)

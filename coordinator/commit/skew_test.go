@@ -38,7 +38,7 @@ func (d *loopRig) async(id string, memory int64, ttl, wait time.Duration) ledger
 	return result.Allocation
 }
 
-// waitFor is how long it takes for something to hold, by real time, looked at every 100 ms.
+// waitFor returns the real time until a condition holds, checked every 100 ms.
 func (d *loopRig) waitFor(most time.Duration, holds func(ledger.Counts) bool) time.Duration {
 	d.t.Helper()
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -48,7 +48,7 @@ func (d *loopRig) waitFor(most time.Duration, holds func(ledger.Counts) bool) ti
 	}
 }
 
-// What a store can hold that a coordinator's clock has not come to.
+// Rows that a store can hold and that are ahead of a coordinator's clock.
 func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 	hour := func(t *testing.T, place *storetest.Memory) {
 		t.Helper()
@@ -58,7 +58,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 		fast.async("waits by a fast clock", 80, 0, 30*time.Second)
 		fast.Close()
 	}
-	// alter commits what the function makes of the rows, as a user of the database could.
+	// alter commits changes of the rows, like a user of the database.
 	alter := func(f func(*ledger.Changes)) func(t *testing.T, place *storetest.Memory) {
 		return func(t *testing.T, place *storetest.Memory) {
 			t.Helper()
@@ -130,7 +130,7 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 				if took := d.waitFor(time.Minute, func(c ledger.Counts) bool { return c.Waiting == 0 }); took > slewed(30*time.Second-4*time.Second) {
 					t.Errorf("the wait of 30 s of before ended after %s more", took)
 				}
-				// What begins now lasts as long as it shall, and ids rise.
+				// New reservations and waits have their full length, and ids increase.
 				d.Host(100)
 				a := d.async("held", 60, 4*time.Second, 0)
 				b := d.async("waits", 80, 0, 30*time.Second)
@@ -204,7 +204,7 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 	})
 }
 
-// A quota file that changes moves no time: a command gets the ledger's time, which is not the
+// A change of the quota file does not advance the time: a command gets the ledger's time, not the
 // clock's.
 func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	})
 }
 
-// The ledger's time is kept while something waits for it and no row changes: the next leader goes
-// on from there.
+// The ledger's time is stored even if no row changes while something depends on it: the next leader
+// continues from there.
 func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")

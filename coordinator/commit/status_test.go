@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// A store that was in use and refuses its coordinator now says so to everybody, without its address
-// and without what its server said.
+// A store that was in use and now refuses its coordinator is visible to all callers, without its
+// address and without its server's message.
 func TestAStoreThatRefusesIsNamedWithoutItsAddress(t *testing.T) {
 	secret := "postgres://bursar@db.example.com/bursar"
 	refused := func(reason store.Refusal, cause error) error {

@@ -160,8 +160,8 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 	})
 }
 
-// TestWithoutTracesNothingIsAllocated goes the way of a call and of a commit if nothing is traced,
-// and if a call is not recorded.
+// TestWithoutTracesNothingIsAllocated follows a call and a commit without tracing, and with a call
+// that is not recorded.
 func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	unrecorded := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	command := &core.Call{}

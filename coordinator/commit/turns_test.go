@@ -51,7 +51,7 @@ func (s *countingStore) count() int {
 }
 
 // queued makes calls of callers wait, in order, while the loop is busy with another one. Each call
-// takes so long. It returns in which order they were applied, once all are answered.
+// takes this long. When all are answered, it returns the order of their application.
 func (d *loopRig) queued(callers []string, takes time.Duration) (applied []string) {
 	d.t.Helper()
 	hold := make(chan struct{})
@@ -105,8 +105,8 @@ func (p slowPlacer) Choose(q ledger.Query) ledger.Slot {
 	return p.Placer.Choose(q)
 }
 
-// Before a command is applied, the ledger goes on with what it has left of the requests that wait.
-// Whose command it is does not pay for that.
+// Before a command is applied, the ledger continues its remaining work on waiting requests. The
+// caller of the command does not pay for that.
 func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := defaults(NewMemoryStore(), &wallClock{start: time.Now()})

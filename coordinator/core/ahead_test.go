@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// standby is a coordinator that follows what another one commits.
+// standby is a coordinator that follows the commits of another one.
 type standby struct {
 	*rig
 	ahead *Ahead
@@ -38,7 +38,7 @@ func (b *standby) follows() {
 	}
 }
 
-// takesOver begins to lead, and returns why that was not with what is filed.
+// takesOver begins to lead, and returns the reason if it did not use its copy.
 func (b *standby) takesOver() error {
 	b.t.Helper()
 	meta, err := b.store.Lead(b.t.Context(), 0)
@@ -72,7 +72,7 @@ func (b *standby) takesOver() error {
 	return loaded.Why
 }
 
-// wantLive compares the live allocations with those of the leader before.
+// wantLive compares the live allocations with those of the previous leader.
 func (b *standby) wantLive(leader *rig) {
 	b.t.Helper()
 	if got, want := statesOf(b.core.Ledger()), statesOf(leader.core.Ledger()); !slices.Equal(got, want) {
@@ -88,7 +88,7 @@ func statesOf(l *ledger.Ledger) (list []string) {
 	return list
 }
 
-// held is a place with a leader that has granted two requests, has ended one and lets one wait.
+// held returns a place with a leader that has granted two requests, ended one and made one wait.
 func held(t *testing.T) (*storetest.Memory, *rig, []ledger.ID) {
 	place := storetest.NewMemory("test")
 	r := newRig(t, place.Open())
@@ -141,7 +141,7 @@ func (b *standby) takesOverAgain() error {
 	return b.takesOver()
 }
 
-// A store that does not answer, or a reading that was given up, does not cost what is filed.
+// A store that does not answer, or a canceled read, does not discard the copy.
 func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	place, leader, ids := held(t)
 	b := leader.standsBy(place.Open())
@@ -158,8 +158,8 @@ func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// askedHistory counts how often it is asked for the history, and for everything, and may tell of a
-// later end than there was.
+// askedHistory counts reads of the history and full reads, and may return a later end than the real
+// one.
 type askedHistory struct {
 	store.Store
 
@@ -184,8 +184,8 @@ func (s *askedHistory) History(ctx context.Context, query store.HistoryQuery) ([
 	return s.Store.History(ctx, query)
 }
 
-// Whether the store tells its time is known when the copy is made. Only if it did not by then, the
-// history is read for that when a leadership begins.
+// The copy records whether the store has its time. Only if it had none, a new leadership reads the
+// history for that.
 func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
 	for end, want := range map[ledger.Instant]int{0: 0, ledger.MaxInstant: 1} {
 		place, leader, _ := held(t)
@@ -199,7 +199,7 @@ func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
 	}
 }
 
-// Who is deposed while it reads what has changed cannot lead with anything: it reads no more.
+// A coordinator that is deposed during its read of the changes cannot lead: it reads nothing more.
 func TestWhoIsDeposedMeanwhileLoadsNothing(t *testing.T) {
 	place, leader, _ := held(t)
 	s := &askedHistory{Store: place.Open()}
@@ -225,8 +225,7 @@ func (s unrecorded) Follow(ctx context.Context, _ store.Mark) (store.Followed, e
 	return store.Followed{Meta: meta}, err
 }
 
-// If an earlier version leads, that is said. A store in which nobody has led yet is no reason to
-// say so.
+// An earlier version as the leader is reported. A store that never had a leader is not.
 func TestAStoreWithoutRecordsIsNotFollowed(t *testing.T) {
 	place, leader, _ := held(t)
 	b := leader.standsBy(unrecorded{place.Open()})
@@ -239,7 +238,7 @@ func TestAStoreWithoutRecordsIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Who finds again and again that too much has changed says so, until it has caught up.
+// A standby that repeatedly finds too many changes reports that, until it has caught up.
 func TestWhoFallsBehindSaysSo(t *testing.T) {
 	place, leader, _ := held(t)
 	b := leader.standsBy(place.Open())
@@ -264,7 +263,7 @@ func (r *rig) commits(n int) {
 	}
 }
 
-// What is filed and is not what the store has is noticed, and everything is read.
+// A copy that differs from the store is detected, and everything is read.
 func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(b *standby, place *storetest.Memory, leader *rig, ids []ledger.ID)
@@ -309,8 +308,8 @@ func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	}
 }
 
-// If other rules come into force, what is filed counts in other accounts, whether they came over
-// the API before or from a file at the last moment.
+// If the rules change, the allocations of a copy count in other accounts. The new rules may come
+// over the API earlier or from a file at the last moment.
 func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 	selector, err := label.ParseSelector("user=*")
 	if err != nil {
@@ -362,8 +361,8 @@ func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 	}
 }
 
-// restartedLoad loses its connection once it has passed on some rows, and begins again. By then one
-// of the rows is gone.
+// restartedLoad loses its connection after some rows, and starts again. By then one of the rows is
+// gone.
 type restartedLoad struct{ store.Store }
 
 func (s *restartedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
@@ -399,7 +398,7 @@ func TestALoadBeginsAgain(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// emptiedLoad is like restartedLoad, but begins again when no row is left.
+// emptiedLoad is like restartedLoad, but starts again when no row is left.
 type emptiedLoad struct{ store.Store }
 
 func (s *emptiedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {

@@ -60,7 +60,7 @@ func (r *rig) do(f func(l *ledger.Ledger, now ledger.Instant)) {
 	}
 }
 
-// ask applies an Allocate of so much memory, and records its answer under the name.
+// ask applies an Allocate of this memory, and records its answer under the name.
 func (r *rig) ask(name string, memory int64, wait time.Duration) *Request {
 	return r.askAs(name, ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait,

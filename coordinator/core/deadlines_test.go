@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// advance lets time pass, from timer to timer as the loop does it, and commits.
+// advance lets time pass from timer to timer, like the loop, and commits.
 func (r *rig) advance(d time.Duration) {
 	r.t.Helper()
 	until := r.now.Add(d)
@@ -29,7 +29,7 @@ func (r *rig) advance(d time.Duration) {
 	}
 }
 
-// full is a rig whose one host has been given away for longer than any test lasts.
+// full returns a rig whose only host is occupied for longer than any test.
 func full(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, storetest.NewMemory("test").Open())
@@ -48,7 +48,7 @@ func (r *rig) state(id ledger.ID) ledger.State {
 	return a.State
 }
 
-// Every call of a request waits for as long as it says, and no longer.
+// Every call of a request waits for its own time, and no longer.
 func TestARepeatWaitsForItsOwnTime(t *testing.T) {
 	r := full(t)
 	first := r.ask("r", 60, 8*time.Second)
@@ -114,8 +114,7 @@ func TestARepeatIsGrantedAtItsLastMoment(t *testing.T) {
 	}
 }
 
-// Everything that removes waiters removes them from deadlines, too, because requests are used
-// again.
+// Every removal of waiters also removes them from deadlines, because requests are reused.
 func TestNoCallThatHasLeftIsKept(t *testing.T) {
 	for name, off := range map[string]func(r *rig, repeat *Request){
 		"leave":   func(r *rig, repeat *Request) { r.withdraw(repeat) },
@@ -141,7 +140,7 @@ func TestNoCallThatHasLeftIsKept(t *testing.T) {
 	}
 }
 
-// A caller that has as much as it may have gets the reason why its repeat was not granted.
+// A caller that has reached its limit gets the reason why its repeat was not granted.
 func TestARepeatOfACallerWhoHasAllThatItMayIsToldWhatWasShort(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)

@@ -72,8 +72,8 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 	}
 }
 
-// A commit is given up, its callers get that answer, and the Request is used again for another
-// one: then the commit is durable after all.
+// A commit is abandoned, its callers get that answer, and the Request is reused for another one:
+// then the commit becomes durable.
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
 	request := &Request{Done: func(error) {}}
 	batch := &Batch{Commands: []Command{request}, grace: time.Hour}

@@ -11,9 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A store that was restored from a backup gives out an epoch again. Hosts that have seen the first
-// one of that number must not count as hosts of the second: what they know is of a ledger that is
-// gone.
+// A store that was restored from a backup issues an epoch again. Hosts that have seen the first
+// epoch of that number must not count as hosts of the second: they know a ledger that no longer
+// exists.
 func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -62,8 +62,8 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	}
 }
 
-// The number alone does not say whose it is: an old message of a host that is delivered once more
-// makes a host of the first leadership look as if the second had told it.
+// The number alone does not identify the leadership: with a repeated old message, a host of the
+// first leadership looks as if it had the epoch from the second.
 func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -115,8 +115,8 @@ func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	return report
 }
 
-// again leads again, above the epoch that has ended the leadership before, and reports whether one
-// has.
+// again leads again, above the epoch that ended the previous leadership, and reports whether an
+// epoch has ended it.
 func (r *rig) again() bool {
 	r.t.Helper()
 	epoch, superseded := r.core.Superseded()
@@ -127,8 +127,8 @@ func (r *rig) again() bool {
 	return superseded
 }
 
-// fence lets a host report an epoch that nobody has given out, and reports whether that has ended
-// the leadership. The report must be refused in both cases, with the right error.
+// fence makes a host report an epoch that was never issued, and reports whether that has ended the
+// leadership. The report must be refused in both cases, with the right error.
 func (r *rig) fence(host string, ofAgent bool) bool {
 	r.t.Helper()
 	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
@@ -228,7 +228,7 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 	}
 }
 
-// A report of a host that the ledger does not have changes nothing, and must not take memory.
+// A report of a host that is not in the ledger changes nothing, and must not use memory.
 func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -246,9 +246,8 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	}
 }
 
-// For a host that the ledger does not have nothing can be wrong, whatever it has seen: it must
-// register. A caller that makes up a host with this epoch's number, which is not secret, ends
-// nothing.
+// A host that is not in the ledger cannot contradict it: it must register. A caller that invents a
+// host with this epoch's number, which is not secret, ends nothing.
 func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()

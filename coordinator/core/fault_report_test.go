@@ -27,8 +27,8 @@ func (p *overloaded) Put(slot ledger.Slot, view ledger.HostView) {
 	p.Placer.Put(slot, view)
 }
 
-// TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost: one number costs one leadership, and as
-// long as the host's heartbeats are refused it counts as alive.
+// TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost: one number ends only one leadership, and
+// while the host's heartbeats are refused it counts as alive.
 func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 	sprung := new(atomic.Int64)
 	r := newRig(t, storetest.NewMemory("test").Open())

@@ -16,9 +16,9 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: the command that frees what it waits for is
-// not to blame. The request keeps no coordinator from leading, as it would if it were decided
-// again at each load.
+// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: the command that frees the resources for it
+// is not to blame. The request must not keep coordinators from leading, as it would if each load
+// decided it again.
 func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	sprung := new(atomic.Int64)
@@ -58,8 +58,8 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAStoredRequestWhoseGrantPanicsIsSetAside: the command that gives back what it waits for is
-// not to blame, and the next one is not, either.
+// TestAStoredRequestWhoseGrantPanicsIsSetAside: neither the command that releases the resources for
+// it nor the next one is to blame.
 func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	r, sprung := trapRig(t, "Book")
 	r.host()
@@ -96,8 +96,8 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not
-// end another leadership.
+// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: later reports of its host do not end another
+// leadership.
 func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -135,9 +135,9 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another
-// request of its caller comes in. If that is its repeat, it is refused. No request without an id
-// is.
+// TestWhoRepeatsTheRequestThatPanicsIsToBlame: a waiting request makes the ledger panic while
+// another request of its caller arrives. If that is its repeat, it is refused. A request without an
+// id is not.
 func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 	for name, c := range map[string]struct {
 		id, first, then string

@@ -32,7 +32,7 @@ func trapRig(t *testing.T, method string) (*rig, *atomic.Int64) {
 
 const trapMemory = 77
 
-// asks sends a request for memory, which waits for so long, as a message like that would.
+// asks sends a request for memory that waits this long, as its message would.
 func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*Request, error) {
 	request := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait, Async: async,
@@ -45,7 +45,7 @@ func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*
 	return request, r.core.Do(r.now, request)
 }
 
-// kindOf says in a word what an answer is.
+// kindOf describes an answer in a word.
 func kindOf(err error, request *Request) string {
 	if err == nil {
 		if request.Err != nil {
@@ -77,8 +77,8 @@ func (r *rig) faulted(err error) {
 	r.lead(0)
 }
 
-// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller hears of
-// it, under whatever request id.
+// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller is told,
+// under any request id.
 func TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn(t *testing.T) {
 	r, sprung := trapRig(t, "Choose")
 	r.host()
@@ -134,7 +134,8 @@ func TestAPanicWhileAWaitEndsCostsOneLeadership(t *testing.T) {
 	}
 	r.answered("again: refused")
 
-	// From another caller it is another command: it waits and does not run what would panic.
+	// The same request of another caller is another command: it waits and does not run into the
+	// panic.
 	request, err := r.asks("stranger", trapMemory+1, time.Second, false)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestAPanicWhileAWaitEndsCostsOneLeadership(t *testing.T) {
 	}
 }
 
-// TestAHangUpThatPanicsAnswersEverybody: what is due by then happens first, and may panic.
+// TestAHangUpThatPanicsAnswersEverybody: events that are due by then happen first, and may panic.
 func TestAHangUpThatPanicsAnswersEverybody(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	over := new(atomic.Bool)

@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// BenchmarkLead begins a leadership with 200,000 live allocations on 10,000 hosts: of their rows,
-// or of what was filed of them before 200 of them changed. What the store takes is not in it.
+// BenchmarkLead begins a leadership with 200,000 live allocations on 10,000 hosts: from their rows,
+// or from a copy with 200 changes since. The store's time is not included.
 func BenchmarkLead(b *testing.B) {
 	const hosts, live, changed = 10_000, 200_000, 200
 	selector, err := label.ParseSelector("user=*")

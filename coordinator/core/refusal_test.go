@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds over all coordinators of a
-// store, and through restarts.
+// TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds for all coordinators of a store,
+// and across restarts.
 func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	sprung := new(atomic.Int64)
@@ -80,7 +80,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 		again.commit()
 	}
 
-	// After a day in which a coordinator led it is let through, and the row goes.
+	// After a day with a leader it is allowed again, and the row is deleted.
 	late := over("2")
 	late.now = late.now.Add(RefusedFor)
 	late.core.Drop(ErrNotLeading)
@@ -117,8 +117,8 @@ func TestWhatIsRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// TestEachVersionHasABoundOfItsOwn: a version that panics over many commands does not make another
-// one forget its own, and all of them together are bounded, too.
+// TestEachVersionHasABoundOfItsOwn: a version that panics on many commands does not displace the
+// refusals of another one, and the sum is bounded, too.
 func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	at := r.now
@@ -193,7 +193,7 @@ func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	}
 }
 
-// stored is what the store has.
+// stored returns the content of the store.
 func (r *rig) stored() ledger.Snapshot {
 	r.t.Helper()
 	meta, err := r.store.Meta(r.t.Context())
@@ -207,7 +207,7 @@ func (r *rig) stored() ledger.Snapshot {
 	return s
 }
 
-// A wrong time in the store does not make a refusal last longer, or those after it.
+// A wrong time in the store does not prolong a refusal, or later ones.
 func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
 	var r RefusedSet
 	now := ledger.Instant(1e18)

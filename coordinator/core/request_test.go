@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Two callers ask for the same of one host. It is closed to the first, who has as much there as
-// one caller may. For the second it is held for a request that has waited longer.
+// Two callers ask for the same resources of one host. The first has reached the limit of a caller
+// there. For the second, the resources are held for a request that has waited longer.
 func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	config := ledger.Config{HostLiveBytes: 6 << 10, StarvationAfter: time.Second}
@@ -57,8 +57,8 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	}
 }
 
-// A request waits behind a runner while a smaller one that came later is granted. When its wait is
-// over, it is told who stood in its way.
+// A request waits for a running allocation while a smaller, later request is granted. At the end of
+// its wait, the explanation names the allocation that blocked it.
 func TestTheEndOfAStarvedWaitNamesTheRunners(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	config := ledger.Config{StarvationAfter: time.Second}

@@ -10,9 +10,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// After a change of leader the hosts of a large fleet are told when to come, each in its turn,
-// although all ask at once. A host that asks again keeps its turn, and one that comes earlier is
-// taken in.
+// After a change of leader the hosts of a large fleet get times for their reports, each its own,
+// although all ask at once. A host that asks again keeps its time, and a host that reports earlier
+// is accepted.
 func TestAFleetReturnsToANewLeaderBitByBit(t *testing.T) {
 	const hosts = 2000
 	r := newRig(t, storetest.NewMemory("test").Open())
@@ -72,7 +72,7 @@ func TestAFleetReturnsToANewLeaderBitByBit(t *testing.T) {
 	}
 }
 
-// A fleet of some dozen hosts is not worth spreading: nobody would feel it.
+// A fleet of some dozen hosts needs no spreading: its load is too small.
 func TestASmallFleetReturnsAtOnce(t *testing.T) {
 	r := returns{slots: make(map[string]ledger.Instant)}
 	now := ledger.At(time.Unix(1_700_000_000, 0))

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// resync lets the host of the rig report what it knows of an earlier leadership, then register, and
+// resync makes the host of the rig report its state of an earlier leadership, then register, and
 // report its engines to this leadership.
 func (r *rig) resync(seen SeenEpoch, revision uint64, engines ...ledger.EngineReport) {
 	r.t.Helper()

@@ -55,16 +55,14 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 	}
 }
 
-// A coordinator that has to read everything before it could serve lets one go first that has not.
-// If there is none, it leads.
+// A coordinator that must load everything lets a prepared one go first. If there is none, it leads.
 func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
 	for round := range 4 {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			leader, prepared := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "c")
 			other := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.Prepared = func() bool { return false } })
 			first := leader.lead(t, 7)
-			// Before they campaign: an attempt that has begun while the key was free is not taken
-			// back.
+			// Before they campaign: an attempt that began while the key was free is not undone.
 			for _, c := range []*coordinator{prepared, other} {
 				c.knows(t, Leader{URL: leader.options.URL, Epoch: 7, StoreID: storeOne})
 			}
@@ -123,14 +121,14 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 	}
 }
 
-// eventually waits for what has no channel to wait on.
+// eventually waits for a condition that has no channel.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
-// One of three leaders at least is followed as soon as its TTL is over. Consul's agents rarely pass
-// the failure of a check on late, and do so more often on a busy machine; see the next test.
+// At least one of three leaders has a successor as soon as its TTL is over. Consul's agents rarely
+// report the failure of a check late, and more often on a busy machine; see the next test.
 func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	late := true
 	for round := 0; late && round < 3 && !t.Failed(); round++ {
@@ -161,7 +159,7 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	}
 }
 
-// Consul's agents pass a check's failure on late if they have failed to pass on something before.
+// Consul's agents report a check's failure late if an earlier report has failed.
 func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)
@@ -191,7 +189,7 @@ func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 	t.Logf("the next leader is there after %v", time.Since(began))
 }
 
-// A term ends with its leader, not with the time that its session may go without being renewed.
+// A term ends with its leader, and not only with the TTL of its session.
 func TestTermOutlivesItsSessionsTTL(t *testing.T) {
 	t.Parallel()
 	const own = 10 * time.Second // the longest with the shortest time of a session
@@ -275,7 +273,7 @@ func TestOperatorEndsTheTerm(t *testing.T) {
 			return err
 		},
 		"key overwritten": func(t *testing.T, c *coordinator) error {
-			// A plain write leaves the lock; the release is what takes it away.
+			// A plain write keeps the lock; only a release removes it.
 			_, _, err := admin(t, shared).KV().Release(&api.KVPair{Key: c.key(), Value: []byte("x"), Session: holder(t, shared, c)}, nil)
 			return err
 		},
@@ -358,8 +356,8 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	}
 }
 
-// Consul's locks bind only those who ask for them: anybody who may write into the key can, even if
-// another one holds it.
+// Consul's locks are advisory: any client with write permission can write the key while another one
+// holds it.
 func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
@@ -387,7 +385,7 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	}
 }
 
-// An announcement that did not get through is made again, and is nobody else's doing.
+// A lost announcement is repeated, and is not attributed to another writer.
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)

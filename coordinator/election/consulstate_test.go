@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// A coordinator knows whether Consul answers, why it does not, how old its answer is, and whether
-// it holds the lock.
+// A coordinator knows whether Consul answers, the error if not, the age of its answer, and whether
+// the coordinator holds the lock.
 func TestTheStateOfConsulIsKnown(t *testing.T) {
 	t.Parallel()
 	front := inFrontOf(t, shared)

@@ -51,17 +51,18 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is far beyond what anything here takes: reaching it means that something does not
-// happen at all.
+// patience is far longer than any step here: to reach it means that an event does not happen at
+// all.
 const patience = 20 * time.Second
 
-// ttl is that of coordinators whose terms are to end by themselves.
+// ttl is the TTL of coordinators whose terms shall expire.
 const ttl = 2 * time.Second
 
-// longTTL is that of all others: a busy machine, or a Consul that stalls, ends none of their terms.
+// longTTL is the TTL of all others: their terms do not expire on a busy machine or with a slow
+// Consul.
 const longTTL = time.Minute
 
-// brief makes the terms of a coordinator end by themselves soon.
+// brief makes the terms of a coordinator expire soon.
 func brief(_ *consul.Config, o *Options) { o.TTL = ttl }
 
 // The ids of two stores, as stores make them.
@@ -124,8 +125,7 @@ func newCandidate(t *testing.T, address, id string, change ...func(*consul.Confi
 }
 
 // lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns
-// again if the term has ended by then: a Consul that has just come back may end a session that it
-// has just made.
+// again if the term has ended by then: a Consul that has just returned may end a new session.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -147,8 +147,8 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	}
 }
 
-// leadKnownTo leads until a coordinator knows it. If a brief term ends by itself before that, it
-// leads again.
+// leadKnownTo leads until a coordinator knows it. If a brief term expires before that, it leads
+// again.
 func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
 	t.Helper()
 	for {
@@ -171,7 +171,7 @@ func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
 	}
 }
 
-// rule leads in the background, as a coordinator does: term after term.
+// rule leads in the background, like a coordinator: term after term.
 func (c *coordinator) rule(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -229,7 +229,7 @@ func (c *coordinator) knows(t *testing.T, want Leader) {
 	c.awaitLeader(t, want, func(leader Leader) bool { return leader == want })
 }
 
-// knowsURL waits until a coordinator knows that leader, in whatever epoch.
+// knowsURL waits until a coordinator knows that leader, in any epoch.
 func (c *coordinator) knowsURL(t *testing.T, want string) {
 	t.Helper()
 	c.awaitLeader(t, Leader{URL: want}, func(leader Leader) bool { return leader.URL == want && leader.Epoch > 0 })
@@ -278,7 +278,7 @@ func holder(t *testing.T, s *consulserver.Server, c *coordinator) string {
 	return pair.Session
 }
 
-// front stands between a coordinator and Consul, and can answer in its place.
+// front is a proxy between a coordinator and Consul, and can answer in Consul's place.
 type front struct {
 	URL string
 
@@ -332,7 +332,7 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 	return f
 }
 
-// answerWith changes who answers; nil: Consul.
+// answerWith replaces the handler; nil: Consul.
 func (f *front) answerWith(answer http.HandlerFunc) {
 	if answer == nil {
 		f.answer.Store(nil)
@@ -348,7 +348,7 @@ func (f *front) answerWith(answer http.HandlerFunc) {
 // cutConnection ends every connection without an answer.
 func cutConnection(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// respondWith answers everything with this.
+// respondWith answers every request with this.
 func respondWith(status int, kind, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -364,7 +364,7 @@ func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// nonsense is what something other than a healthy Consul answers, by name.
+// nonsense returns handlers whose answers a healthy Consul never gives, by name.
 func nonsense() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"cut":     cutConnection,

@@ -55,8 +55,8 @@ func TestLeaseThatHasLapsedStaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := 0
 		l := newLease(10*time.Second, time.Now().Add(-time.Minute), func() { ended++ })
-		// What a process does first that was stopped for a minute: it may be this, before the
-		// timer's function has run.
+		// A process that was stopped for a minute may run this first, before the timer's function
+		// has run.
 		if l.renew(time.Now()) {
 			t.Error("a renewal brought it back")
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// garbage is what no id is: much of it, and with bytes that would break a log's lines.
+// garbage is not an id: it is long, and has bytes that would break the lines of a log.
 var garbage = "\n\x00garbage" + strings.Repeat("z", 400_000)
 
-// write writes a key as somebody does who may write there and should not.
+// write writes a key like a client that has the permission but should not write.
 func write(t *testing.T, key, value string) {
 	t.Helper()
 	if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
@@ -49,8 +49,8 @@ func loseLock(t *testing.T, c *coordinator, term Term) {
 	}
 }
 
-// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of what
-// others wrote.
+// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of
+// foreign text.
 func saysLittle(t *testing.T, c *coordinator) {
 	t.Helper()
 	for line := range strings.Lines(c.log.String()) {
@@ -60,8 +60,8 @@ func saysLittle(t *testing.T, c *coordinator) {
 	}
 }
 
-// One write of nonsense into the keys of the ids used to end every coordinator, each when it next
-// lost the lock.
+// In earlier versions, one write of garbage into the keys of the ids ended every coordinator at its
+// next loss of the lock.
 func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), a.client, a.options.Cluster)
@@ -86,8 +86,8 @@ func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	saysLittle(t, a)
 }
 
-// What keeps two stores apart is not lost with the key: the leader's says which store was led on
-// last.
+// The separation of two stores does not depend on the store's key: the leader's key names the store
+// of the last leadership.
 func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	a.lead(t, 1)
@@ -111,7 +111,7 @@ func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 	}
 }
 
-// A leader's key of nonsense names nobody, and is not logged whole.
+// A leader's key with garbage names no leader, and is not logged in full.
 func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 	a := newCandidate(t, shared.Address, "a")
 	a.rule(t) // again, if a slow machine loses the lock
@@ -138,8 +138,8 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 }
 
 // A well-formed other id may be another store, which must not lead in turn with this one. But a
-// coordinator that has led before stays, and says so: it was right once, and an end of the process
-// would need an operator even if the key is right again.
+// coordinator that has led before keeps running, and reports the id: it was right once, and after
+// an end of the process an operator would have to act even if the key is corrected.
 func TestAnotherStoresIDIsWaitedForByWhoHasClaimedBefore(t *testing.T) {
 	told := make(chan error, 100)
 	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) {

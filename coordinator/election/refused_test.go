@@ -41,7 +41,7 @@ func tokenFor(t *testing.T, s *consulserver.Server, name, rules string) string {
 	return token.SecretID
 }
 
-// rules are what a coordinator needs, as the hint of an error says.
+// rules are the permissions of a coordinator, as in the hint of an error.
 const rules = `
 service "secured" { policy = "write" }
 session_prefix "" { policy = "write" }

@@ -38,7 +38,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 	way := inFrontOf(t, s)
 	c := newCandidate(t, way.URL, "a", brief)
 	term := c.lead(t, 1)
-	// the same address, another Consul: its indexes begin again, too
+	// the same address, another Consul: its indexes restart, too
 	way.answerWith(inFrontOf(t, other).serve)
 	await(t, "the end of the term", term.Over())
 	if err := term.Resign(t.Context()); err != nil {
@@ -81,7 +81,7 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	}
 	term := all[0].lead(t, 1)
 	next := all[1].campaign(t)
-	// the agent of the leader's machine: its health check cannot fail, but the machine's does
+	// the agent of the leader's machine: the check of the machine fails, not the leader's own
 	servers[0].Kill()
 	began := time.Now()
 	await(t, "the end of the term", term.Over())
@@ -103,8 +103,8 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
 	t.Parallel()
 	// Two machines, each with its own agent of Consul, that were set up alike. The term of the
-	// first is long and no server is soon taken for dead. Otherwise the term may end by itself on
-	// a busy machine.
+	// first is long, and servers are declared dead late. Otherwise the term may expire on a busy
+	// machine.
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{Patient: true})
 	one := newCandidate(t, servers[0].Address, "a")
 	two := newCandidate(t, servers[1].Address, "a", brief)

@@ -58,8 +58,8 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	}
 }
 
-// A Consul that has lost its data gets the cluster's id back from the next candidate: a
-// coordinator that starts then finds the id that the store knows.
+// A Consul that has lost its data gets the cluster's id again from the next candidate: a
+// coordinator that starts after that finds the id of the store.
 func TestAClustersIDOutlivesConsulsData(t *testing.T) {
 	c := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)

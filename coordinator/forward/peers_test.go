@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// The name of a leader says little about the address of a call: it may get another address between
-// a look and the call.
+// The name of a leader does not determine the address of a call: it may get another address between
+// a check and the call.
 func TestTheAddressThatIsDialedIsJudged(t *testing.T) {
 	opened, err := credential.ClientTLS{}.Open(credential.Options{})
 	if err != nil {

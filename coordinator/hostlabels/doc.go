@@ -1,5 +1,5 @@
-// Package hostlabels says what the hosts of a fleet have as labels, and which conditions on labels
-// they do not meet.
+// Package hostlabels counts the labels of a fleet's hosts, and names the conditions on labels that
+// no host meets.
 //
 // A Census counts hosts by label. Its costs grow with the different values of a label, never with
 // the hosts. Texts that are made here are for people: they are bounded, stand on one line, and have

@@ -134,6 +134,24 @@ func TestTextsAreBoundedAndHaveOneOrder(t *testing.T) {
 	})
 }
 
+// Of many values, some are compared with a rule about numbers, and the answer does not depend on
+// which.
+func TestMayHoldComparesSomeOfManyValues(t *testing.T) {
+	c := &hostlabels.Census{}
+	for i := range 10_000 {
+		c.Add(label.Of("n", fmt.Sprint(i)))
+	}
+	for text, want := range map[string]bool{"n>9998": true, "n>10000": true, "n in (10000,x)": false, "n in (x,9999)": true, "n=x": false, "!n": false, "m": false, "m>1": false} {
+		if got := c.MayHold(&rules(t, text)[0], true); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+	rule := rules(t, "n in (x,y,z)")[0]
+	if n := testing.AllocsPerRun(100, func() { c.MayHold(&rule, true) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // A census counts what a look at each host finds, whatever comes and goes.
 func TestACensusCountsAsALookAtEachHostDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,6 +186,9 @@ func TestACensusCountsAsALookAtEachHostDoes(t *testing.T) {
 			never := hostlabels.Conditions(nil, nil, []label.Rule{rule})
 			if got, not := c.Meet(must[0]), c.Meet(never[0]); got != want || not != len(there)-want {
 				t.Fatalf("%s: %d hosts meet it, %d do not; want %d of %d", text, got, not, want, len(there))
+			}
+			if holds, fails := c.MayHold(&rule, true), c.MayHold(&rule, false); holds != (want > 0) || fails != (want < len(there)) {
+				t.Fatalf("%s: it may hold: %t, or not: %t; it holds for %d of %d", text, holds, fails, want, len(there))
 			}
 		}
 	})

@@ -46,8 +46,8 @@ func (c *Census) apart(conditions []Condition) string {
 	return "no host meets all conditions together: " + bounded(parts, len(conditions))
 }
 
-// Lacks says which conditions a host with these labels does not meet, and what it has: "zone=a (it
-// has zone=b)". It is empty if the host meets all.
+// Lacks names the conditions that a host with these labels does not meet, and the labels that it
+// has instead: "zone=a (it has zone=b)". It is empty if the host meets all.
 func Lacks(labels label.Set, conditions []Condition) string {
 	var parts []string
 	unmet := 0
@@ -86,7 +86,7 @@ func bounded(parts []string, all int) string {
 // have says which values hosts have of a label: "hosts have zone b, c and 4 more". If no host has
 // the label, it says which labels there are.
 func (c *Census) have(key string) string {
-	values, more := c.commonest(key, mostValues)
+	values, more := c.commonest(key)
 	if len(values) > 0 {
 		return "hosts have " + key + " " + valueTexts(values, more)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// errFound ends the following of changes: what was waited for is here.
+// errFound stops the change feed: the allocation is found.
 var errFound = errors.New("found")
 
-// Await returns an allocation as soon as done says so of it, or it has ended. Of one that ended
-// before the call only the ID is set. The error is that of ctx, or says that the changes cannot be
+// Await returns an allocation as soon as done accepts it or it has ended. If it ended before the
+// call, only the ID is set. The error is that of ctx, or reports that the changes cannot be
 // followed: the leadership is over, or the caller has fallen behind.
 func (l *Launcher) Await(ctx context.Context, id ledger.ID, done func(*ledger.Allocation) bool) (ledger.Allocation, error) {
 	var found ledger.Allocation

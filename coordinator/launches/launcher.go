@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// orderAgain is how often an order is sent that was not answered.
+	// orderAgain is the period at which an unanswered order is sent again.
 	orderAgain = 10 * time.Second
-	// attachPatience is how long the agent of a host that got a grant has to be attached. After a
-	// change of leader, or an outage of a coordinator, agents attach within seconds.
+	// attachPatience is how long the agent of a granted host has to attach. After a change of
+	// leader, or an outage of a coordinator, agents attach within seconds.
 	attachPatience = 15 * time.Second
-	// secretsPatience is how long a caller has to bring the secrets of a launch again, such as
+	// secretsPatience is how long a caller has to bring the secrets of a launch again, for example
 	// after a change of leader. A reservation usually lasts for two minutes.
 	secretsPatience = 30 * time.Second
-	// readsAtOnce is how many rows of launches are in memory at a time, 64 KiB each, beside those
-	// in the queues of agents.
+	// readsAtOnce bounds the rows of launches in memory, 64 KiB each, next to those in the queues
+	// of agents.
 	readsAtOnce = 16
-	// again is the pause before the changes are followed anew.
+	// again is the pause before the launcher follows the changes anew.
 	again = 200 * time.Millisecond
 )
 
-// Rows are the part of a store that has the launches' rows; every store.Store has it.
+// Rows reads the rows of launches. Every store.Store implements it.
 type Rows interface {
 	Launch(ctx context.Context, id ledger.ID) ([]byte, error)
 }
@@ -49,33 +49,33 @@ type Launcher struct {
 
 	mu      sync.Mutex
 	pending map[ledger.ID]*try   // guarded by mu; grants whose engines have not begun
-	secrets map[requestKey]*held // guarded by mu; of callers that wait for an answer
+	secrets map[requestKey]*held // guarded by mu; the secrets of waiting callers
 }
 
-// requestKey names a request of a caller, whatever allocations its tries have.
+// requestKey identifies a caller's request. All tries of the request share it.
 type requestKey struct{ caller, id string }
 
 // try is one grant of a launch.
 type try struct {
 	allocation ledger.Allocation
 	cancel     context.CancelFunc
-	attached   chan struct{} // has one element when the host's agent has attached since
-	secrets    chan struct{} // has one element when the caller has brought secrets since
+	attached   chan struct{} // has one element after the host's agent has attached
+	secrets    chan struct{} // has one element after the caller has brought secrets
 }
 
-// New makes a launcher. The hub tells it when agents attach.
+// New makes a launcher. The hub notifies it when agents attach.
 func New(loop *commit.Loop, rows Rows, hub *orders.Hub, log *slog.Logger) *Launcher {
 	l := &Launcher{Loop: loop, Rows: rows, Hub: hub, Log: log, needed: make(chan struct{}), reads: make(chan struct{}, readsAtOnce), pending: make(map[ledger.ID]*try), secrets: make(map[requestKey]*held)}
 	hub.Attached = l.attached
 	return l
 }
 
-// Need says that there are hosts that allow launches, or requests for them. Until then Run follows
-// no changes: a cluster that starts no engines from elsewhere pays nothing.
+// Need reports that there are hosts that allow launches, or requests for them. Until then Run
+// follows no changes, so a cluster without launches has no costs.
 func (l *Launcher) Need() { l.isFirst.Do(func() { close(l.needed) }) }
 
-// Run sends orders until ctx ends, whenever this coordinator leads. Streams of agents end with the
-// leadership.
+// Run sends orders until ctx ends, whenever this coordinator leads. It ends the streams of agents
+// at the end of each leadership.
 func (l *Launcher) Run(ctx context.Context) {
 	l.cutUntilNeeded(ctx)
 	var tries sync.WaitGroup
@@ -92,7 +92,7 @@ func (l *Launcher) Run(ctx context.Context) {
 	}
 }
 
-// cutUntilNeeded ends the streams of agents with each leadership, until changes are followed.
+// cutUntilNeeded ends the streams of agents after each leadership, until Need is called.
 func (l *Launcher) cutUntilNeeded(ctx context.Context) {
 	leading, epoch := l.Loop.Leading(), l.Loop.Epoch()
 	for pause.For(again, ctx.Done(), l.needed) {
@@ -133,13 +133,13 @@ func (l *Launcher) begin(ctx context.Context, tries *sync.WaitGroup) error {
 	return nil
 }
 
-// isDue reports whether the engine of a launch is to be launched, or may be.
+// isDue reports whether the engine of a launch still has to be launched.
 func isDue(a *ledger.Allocation) bool {
 	launch := a.Launch()
 	return launch != nil && launch.Row != 0 && a.State == ledger.Reserved && !a.Stopping
 }
 
-// changed takes over what became of an allocation with a launch.
+// changed starts or ends the try of an allocation with a launch after a change.
 func (l *Launcher) changed(ctx context.Context, tries *sync.WaitGroup, a *ledger.Allocation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Launcher) changed(ctx context.Context, tries *sync.WaitGroup, a *ledger
 	tries.Go(func() { l.launch(ctx, t) })
 }
 
-// clear forgets all tries: their leadership is over.
+// clear cancels all tries after the leadership has ended.
 func (l *Launcher) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *Launcher) clear() {
 	clear(l.pending)
 }
 
-// attached has the orders of a host sent again.
+// attached sends the orders of a host again.
 func (l *Launcher) attached(host string, launches bool) {
 	if launches {
 		l.Need()
@@ -191,7 +191,7 @@ func signal(news chan struct{}) {
 	}
 }
 
-// fail ends a try that has begun nothing, as far as this coordinator knows.
+// fail reports to the ledger that a try has begun no engine, as far as this coordinator knows.
 func (l *Launcher) fail(ctx context.Context, a *ledger.Allocation, reason string) {
 	l.Log.Warn("an engine could not be launched", "allocation_id", a.ID, "host_id", a.HostID, "reason", reason)
 	err := l.Failed(ctx, ledger.LaunchFailed{HostID: a.HostID, ID: a.ID, GrantRevision: a.GrantRevision, Reason: reason})
@@ -207,7 +207,7 @@ func (l *Launcher) Started(ctx context.Context, c ledger.LaunchStarted) (ledger.
 	})
 }
 
-// Begun takes over that an engine has begun.
+// Begun records in the ledger that an engine has begun.
 func (l *Launcher) Begun(ctx context.Context, c ledger.LaunchBegun) error {
 	_, err := commit.Decide(ctx, l.Loop, func(book *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return book.BeginLaunch(now, c)
@@ -215,7 +215,7 @@ func (l *Launcher) Begun(ctx context.Context, c ledger.LaunchBegun) error {
 	return err //nolint:wrapcheck // says all
 }
 
-// Failed takes over that a try has begun nothing.
+// Failed records in the ledger that a try has failed without an engine.
 func (l *Launcher) Failed(ctx context.Context, c ledger.LaunchFailed) error {
 	_, err := commit.Decide(ctx, l.Loop, func(book *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return book.FailLaunch(now, c)

@@ -7,8 +7,8 @@ import (
 // held are the secrets of one attached call.
 type held struct{ values map[string]string }
 
-// Hold keeps the secrets of a caller's request as long as the caller waits for an answer. They are
-// in memory alone. release forgets them.
+// Hold keeps the secrets of a caller's request, only in memory, while the caller waits for an
+// answer. release forgets them.
 func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (release func()) {
 	if len(secrets) == 0 {
 		return func() {}
@@ -31,7 +31,7 @@ func (l *Launcher) Hold(caller, requestID string, secrets map[string]string) (re
 	}
 }
 
-// secretsOf returns the values of an allocation's secrets, and whether all of them are here.
+// secretsOf returns the values of an allocation's secrets, and whether it has all of them.
 func (l *Launcher) secretsOf(a *ledger.Allocation, names []string) (secrets map[string]string, complete bool) {
 	if len(names) == 0 {
 		return nil, true

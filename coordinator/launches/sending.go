@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// outcome says what became of an attempt to send an order.
+// outcome is the result of an attempt to send an order.
 type outcome int
 
 const (
@@ -23,8 +23,8 @@ const (
 	unread           // the store does not answer
 )
 
-// launch sends the order of a grant until ctx ends, which it does when the allocation is no longer
-// due. What is to be executed is read each time that an order can be sent, and not kept.
+// launch sends the order of a grant until ctx ends: ctx ends when the allocation is no longer due.
+// launch reads the row for each attempt and does not keep it.
 func (l *Launcher) launch(ctx context.Context, t *try) {
 	a := &t.allocation
 	since := time.Now()
@@ -64,8 +64,8 @@ func (l *Launcher) launch(ctx context.Context, t *try) {
 	}
 }
 
-// order sends the order of a grant, if the host's agent is attached and all secrets are here. The
-// error says that there is nothing that could be sent.
+// order sends the order of a grant, if the host's agent is attached and all secrets are here. An
+// error means that there is no order to send.
 func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, error) {
 	if !l.Hub.IsAttached(a.HostID) {
 		return detached, nil
@@ -93,10 +93,10 @@ func (l *Launcher) order(ctx context.Context, a *ledger.Allocation) (outcome, er
 	return detached, nil
 }
 
-// errUnread says that the store does not answer.
+// errUnread reports that the store does not answer.
 var errUnread = errors.New("the coordinators' store does not answer")
 
-// record reads the row of a launch. Every error but errUnread says that there is no good row.
+// record reads the row of a launch. Every error except errUnread means that there is no good row.
 func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.LaunchRecord, error) {
 	payload, err := l.Rows.Launch(ctx, a.Launch().Row)
 	if errors.Is(err, store.ErrNotFound) {
@@ -115,7 +115,7 @@ func (l *Launcher) record(ctx context.Context, a *ledger.Allocation) (*storev1.L
 	return record, nil
 }
 
-// send gives the order to the host's agent, if that is attached.
+// send gives the order to the host's agent, if the agent is attached.
 func (l *Launcher) send(a *ledger.Allocation, spec *bursarv1.LaunchSpec, secrets map[string]string) bool {
 	order := &bursarv1.LaunchOrder{AllocationId: a.ID.String(), GrantRevision: a.GrantRevision}
 	var err error

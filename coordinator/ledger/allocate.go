@@ -409,14 +409,16 @@ const surveyed = 1000
 func (l *Ledger) noHost(refusal *InsufficientError, e *entry) {
 	q := l.query(e)
 	before := len(refusal.Shortfalls)
-	hostless := l.hostless(e)
-	if hostless {
+	if l.hostless(e) {
 		refusal.Shortfalls = l.tooSmall(refusal.Shortfalls, e)
+		if len(refusal.Shortfalls) == before { // there is no largest host: labels remove all
+			refusal.Filters = &HostFilters{Total: len(l.hosts), Labels: len(l.hosts), Unmet: l.unmet(e)}
+			return
+		}
 	} else if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
 	}
-	// Only a survey says that no host has the labels.
-	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 || hostless && len(refusal.Shortfalls) == before {
+	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 {
 		refusal.Filters = l.survey(e, q)
 	}
 }

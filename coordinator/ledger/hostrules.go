@@ -30,24 +30,6 @@ func (r *Rules) Admit(labels label.Set) bool {
 	return true
 }
 
-// Preferences is how many rules say which hosts are better.
-func (r *Rules) Preferences() int {
-	if r == nil {
-		return 0
-	}
-	return len(r.Preferred)
-}
-
-// Prefer counts the preferred rules that hold.
-func (r *Rules) Prefer(labels label.Set) (n int) {
-	for i := range r.Preferences() {
-		if r.Preferred[i].Holds(labels) {
-			n++
-		}
-	}
-	return n
-}
-
 // conditions are all that a request wants of the labels of its host.
 func (w *Wishes) conditions() []hostlabels.Condition {
 	switch {

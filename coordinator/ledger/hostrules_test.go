@@ -13,21 +13,20 @@ func TestConditionsAdmitHosts(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels label.Set
 		admits bool
-		prefer int
 	}{
-		"all":           {label.Of("zone", "a", "disk", "ssd"), true, 1},
-		"not better":    {label.Of("zone", "b"), true, 0},
-		"none":          {nil, false, 0},
-		"another":       {label.Of("zone", "c", "disk", "ssd"), false, 1},
-		"to be avoided": {label.Of("zone", "a", "old", ""), false, 0},
+		"all":           {label.Of("zone", "a", "disk", "ssd"), true},
+		"not better":    {label.Of("zone", "b"), true},
+		"none":          {nil, false},
+		"another":       {label.Of("zone", "c", "disk", "ssd"), false},
+		"to be avoided": {label.Of("zone", "a", "old", ""), false},
 	} {
 		h := &host{HostRecord: HostRecord{Labels: test.labels}}
-		if got := h.suits(&Wishes{Rules: rules}); got != test.admits || rules.Prefer(test.labels) != test.prefer {
-			t.Errorf("%s: %v, %d; want %v, %d", name, got, rules.Prefer(test.labels), test.admits, test.prefer)
+		if got := h.suits(&Wishes{Rules: rules}); got != test.admits {
+			t.Errorf("%s: %v; want %v", name, got, test.admits)
 		}
 	}
 	none := (*Rules)(nil)
-	if !none.Admit(nil) || none.Preferences() != 0 || none.bytes() != 0 {
+	if !none.Admit(nil) || none.bytes() != 0 {
 		t.Error("no rules are rules")
 	}
 	wishes := &Wishes{Required: label.Of("rack", "1"), Rules: rules}

@@ -16,8 +16,9 @@ const (
 	lackingBytes      = 200
 )
 
-// describe makes the reason of a waiting allocation say what it lacks: how much of what, in the
-// account that it waits for. For any host that is the closest one.
+// describe adds the shortfalls to the reason of a waiting allocation: the dimensions and amounts
+// that are missing in the account that it waits for. If it waits for any host, that is the closest
+// one.
 //
 // The answer is kept for all requests of the class until the next command. fresh counts those that
 // were worked out: the placer looks at a bounded number of hosts for each.
@@ -29,8 +30,8 @@ func (l *Ledger) describe(c *class, why string) string {
 	return why + c.lacking
 }
 
-// Described is how many reasons of waiting allocations were worked out so far. It says what a
-// reader of many has cost.
+// Described is how many reasons of waiting allocations were worked out so far. A reader of many
+// bounds its steps by that.
 func (l *Ledger) Described() uint64 { return l.fresh }
 
 // Describe completes the reason of an allocation that Allocations yielded: it becomes that of Get.
@@ -40,8 +41,8 @@ func (l *Ledger) Describe(a *Allocation) {
 	}
 }
 
-// lacking says what a request lacks that waits in a queue, to follow what it waits for. It is empty
-// if nothing is short, because others have their turn first.
+// lacking names the shortfalls of a request that waits in a queue, in words that follow the name of
+// the queue. It is empty if nothing is short, because others have their turn first.
 func (l *Ledger) lacking(q *queue, e *entry) string {
 	switch {
 	case q == &l.absent: // which says that itself
@@ -69,8 +70,8 @@ func (l *Ledger) lacking(q *queue, e *entry) string {
 	return ""
 }
 
-// nearestHost is the host that has most of what a request asks for, and words that follow its name. If
-// that host is too small to take the request ever, it is one that is not. nil: there is none.
+// nearestHost is the host that has most of what a request asks for, and words that follow its name.
+// If that host is too small to take the request ever, it is one that is not. nil: there is none.
 func (l *Ledger) nearestHost(e *entry) (h *host, which string) {
 	q := Query{Request: e.request(), Wishes: e.Wishes}
 	slot, which := l.placer.Closest(q), ", the closest, "
@@ -83,7 +84,7 @@ func (l *Ledger) nearestHost(e *entry) (h *host, which string) {
 	return l.slots[slot], which
 }
 
-// lackingText says what the shortfalls of one account are, in words that follow its name: "lacks
+// lackingText names the shortfalls of one account, in words that follow its name: "lacks
 // 2GiB of memory and 1 core".
 func lackingText(list []Shortfall) string {
 	var amounts []string
@@ -134,11 +135,12 @@ func (s *Shortfall) closedText() string {
 		return "has no " + s.Dimension + " now"
 	case NoteHeldBack:
 		return withReason("holds applications back", detail)
+	default:
+		return ""
 	}
-	return ""
 }
 
-// why says what the numbers do not say, to follow them.
+// why gives a reason that the numbers do not show, in words that follow them.
 func (s *Shortfall) why() string {
 	switch s.Note {
 	case NoteMeasured:
@@ -148,8 +150,9 @@ func (s *Shortfall) why() string {
 			return ", kept " + spelling.Line(s.Detail, lackingBytes)
 		}
 		return ", kept for a request that waits longer"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // amountText writes a quantity as people say it: "1 core", "2.3GiB of memory".

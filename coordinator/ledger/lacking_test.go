@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -26,7 +25,7 @@ func want(l *ledger.Ledger, t *testing.T, request resource.Vector, wishes *ledge
 // A request that waits names the account that it waits for, the scarce dimensions, and how much of
 // them is missing there: of several hosts at the closest one, whatever it wants of a host.
 func TestAWaitingRequestSaysWhatItLacks(t *testing.T) {
-	l := ledger.New(ledger.Config{}, placement.New(placement.Spread))
+	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	const gib = 1 << 30
 	sizes := map[string]int64{"h1": 4 * gib, "h2": 8 * gib, "h3": 6 * gib}
 	for i, id := range []string{"h1", "h2", "h3"} {
@@ -81,7 +80,7 @@ func TestAWaitingRequestSaysWhatItLacks(t *testing.T) {
 // A reader of many requests that wait, and differ, knows what that has cost; requests of one kind
 // are worked out once.
 func TestWhatRequestsLackIsWorkedOutOncePerKind(t *testing.T) {
-	l := ledger.New(ledger.Config{}, placement.New(placement.Spread))
+	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	join(t, l, "h1", nil, 1<<30)
 	want(l, t, resource.Vector{}.WithMemory(1<<30), nil)
 	for i := range 300 {

@@ -1,6 +1,6 @@
-// Package orders carries orders to the agents of hosts: a stream to each agent, which the agent
-// opens. It knows no ledger: its caller says what an order is for, and hears from the agent by
-// other calls. Any goroutine may use a Hub.
+// Package orders carries orders to the agents of hosts. Each agent opens one stream for them. The
+// package does not know the ledger: its caller makes the orders, and agents answer by other calls.
+// Any goroutine may use a Hub.
 package orders
 
 import (
@@ -15,21 +15,22 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// queued is how many orders wait for one agent. An agent takes an order in microseconds, and
-// answers by another call. More than this wait only if the agent reads nothing.
+// queued bounds the orders that wait for one agent. An agent takes an order in microseconds, and
+// answers by another call. The queue fills only if the agent reads nothing.
 const queued = 256
 
-// queuedBytes is how large the orders may be together that wait for one agent. An order to launch
-// has some 64 KiB at most.
+// queuedBytes bounds the total size of the orders that wait for one agent. An order to launch has
+// some 64 KiB at most.
 const queuedBytes = 4 << 20
 
-// ErrReplaced ends a stream: the agent, or a newer one of the host, has opened another.
+// ErrReplaced ends a stream after the host's agent, or a newer agent of the host, has opened
+// another.
 var ErrReplaced = errors.New("the host's agent has opened another stream of orders")
 
-// ErrSlow ends a stream whose agent does not take its orders.
+// ErrSlow ends the stream of an agent that does not take its orders.
 var ErrSlow = fmt.Errorf("the agent has not taken %d orders: it has to open another stream", queued)
 
-// OldError refuses a stream of an earlier agent than the one that is attached.
+// OldError refuses the stream of an agent that is older than the attached one.
 type OldError struct {
 	Host               string
 	Incarnation, Newer uint64
@@ -39,16 +40,15 @@ func (e *OldError) Error() string {
 	return fmt.Sprintf("host %s: incarnation %d is older than %d, which is attached", e.Host, e.Incarnation, e.Newer)
 }
 
-// Hub has the streams of this coordinator.
+// Hub holds the streams of agents to this coordinator.
 type Hub struct {
-	// Attached is called when an agent has opened a stream, after the first message was sent on it.
-	// launches reports whether the host's file allows engines of callers elsewhere. Nil: nothing is
-	// called.
+	// Attached is called when an agent has opened a stream, after its first message was sent.
+	// launches reports whether the host's file allows engines of callers elsewhere. May be nil.
 	Attached func(host string, launches bool)
 
 	mu      sync.Mutex
 	streams map[string]*Stream // guarded by mu; by host
-	closed  error              // guarded by mu; why no stream opens any more
+	closed  error              // guarded by mu; the error for new streams after Close
 }
 
 // Stream is that of one agent.
@@ -57,16 +57,16 @@ type Stream struct {
 	incarnation uint64
 	bytes       int // of orders; guarded by the lock of Hub
 	orders      chan *bursarv1.AttachResponse
-	over        chan error // has one element once the stream must end: why
+	over        chan error // has one element, the reason, once the stream must end
 }
 
 // New makes a hub without streams.
 func New() *Hub { return &Hub{streams: make(map[string]*Stream)} }
 
-// Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer one
-// comes. send must return when ctx has ended. keepAlive is how often a message without an order is
-// sent if there is nothing else; the first message is one. The error is ErrReplaced, ErrSlow, an
-// *OldError, that of Cut or Close, of send, or of ctx.
+// Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer stream
+// replaces it. send must return when ctx has ended. keepAlive is the period of messages without an
+// order; the first message is one. The error is ErrReplaced, ErrSlow, an *OldError, that of Cut or
+// Close, of send, or of ctx.
 func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
 	host := from.GetHostId()
 	s, err := h.Open(host, from.GetIncarnation())
@@ -99,7 +99,7 @@ func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAliv
 	}
 }
 
-// taken makes room for other orders.
+// taken subtracts an order's size from the queue.
 func (h *Hub) taken(s *Stream, order *bursarv1.AttachResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,9 +158,10 @@ func (s *Stream) end(why error) {
 	}
 }
 
-// Send gives an order to the agent of a host. It reports whether the agent is attached and takes
-// it: if too many bytes wait for the agent, the order may be sent again later, and if too many
-// orders wait, the stream ends. Whether the order arrives, the agent says.
+// Send enqueues an order for the agent of a host, and reports whether it did. It returns false if
+// the agent is not attached, or if too many bytes wait for it; the caller may send the order again
+// later. If too many orders wait, the stream ends. The agent's answer tells whether the order
+// arrived.
 func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,10 +181,9 @@ func (h *Hub) Send(host string, order *bursarv1.AttachResponse) bool {
 	}
 }
 
-// Offer gives an order to the agent of a host, as Send does, unless half as many orders or bytes as
-// possible wait for the agent: such an order is dropped. It is for orders that may be lost, and
-// that callers can make many of: the rest of the queue is for launches. The error is a
-// *NotAttachedError: nothing was sent.
+// Offer is Send for orders that may be lost and that callers can make in large numbers. It drops an
+// order if the queue is half full of orders or bytes: the other half is for launches. The error is
+// a *NotAttachedError; then nothing was sent.
 func (h *Hub) Offer(host string, order *bursarv1.AttachResponse) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

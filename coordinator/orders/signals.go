@@ -10,14 +10,14 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// signalPatience is how long an agent has to say what became of a signal. It sends one in
+// signalPatience is how long an agent has to answer the order of a signal. It sends a signal in
 // microseconds, and answers at once.
 const signalPatience = 10 * time.Second
 
-// NotAttachedError says that an agent takes no orders now.
+// NotAttachedError reports that an agent takes no orders now.
 type NotAttachedError struct {
 	Host string
-	// Busy: it is attached, and as many orders wait for it as may.
+	// Busy: the agent is attached, but its queue has no room.
 	Busy bool
 }
 
@@ -28,36 +28,36 @@ func (e *NotAttachedError) Error() string {
 	return "the agent of host " + e.Host + " is not attached: it restarts, is not connected, or is of an older version"
 }
 
-// UnansweredError says that an agent got an order, and has not said what became of it.
+// UnansweredError reports that an agent got an order and has not answered it.
 type UnansweredError struct{ Host string }
 
 func (e *UnansweredError) Error() string {
 	return fmt.Sprintf("the agent of host %s has not answered within %s: the signal may have been sent, or not", e.Host, signalPatience)
 }
 
-// ProblemError says why an agent has not carried out an order.
+// ProblemError reports why an agent has not carried out an order.
 type ProblemError struct{ Host, Problem string }
 
 func (e *ProblemError) Error() string { return "host " + e.Host + ": " + e.Problem }
 
-// Signals sends signals by orders, and waits for what agents say of them. Nothing sends one twice.
+// Signals sends signals by orders, and waits for the agents' answers. It sends no signal twice.
 // Make it with NewSignals.
 type Signals struct {
 	hub *Hub
 
 	mu      sync.Mutex
-	last    uint64             // guarded by mu; the number of the last one
-	pending map[uint64]*signal // guarded by mu; those without an answer
+	last    uint64             // guarded by mu; the number of the last signal
+	pending map[uint64]*signal // guarded by mu; the signals without an answer
 }
 
-// signal is one that an agent has to answer.
+// signal is a signal that waits for an agent's answer.
 type signal struct {
 	host, allocation string
 	answer           chan string // takes one element: the problem, if there is one
 }
 
-// NewSignals makes one. Its numbers begin anywhere: an answer to an order of an earlier leader says
-// nothing here.
+// NewSignals makes a Signals. Its numbers begin at random, so that no answer to an earlier leader's
+// order matches.
 func NewSignals(hub *Hub) *Signals {
 	return &Signals{hub: hub, last: rand.Uint64(), pending: make(map[uint64]*signal)}
 }
@@ -101,9 +101,9 @@ func (s *Signals) end(number uint64) {
 	delete(s.pending, number)
 }
 
-// Answered takes over what the agent of a host says of a signal for an allocation. Nobody waits any
-// more for one that is not known, and an answer for another host or allocation says nothing of it.
-// The caller has made sure that the agent is the host's newest.
+// Answered delivers an agent's answer to the signal with a number. It ignores an unknown number,
+// whose caller no longer waits, and an answer for another host or allocation. The caller has made
+// sure that the agent is the host's newest.
 func (s *Signals) Answered(host, allocation string, number uint64, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -131,6 +131,11 @@ var pairs = []struct {
 		kinds: append(slices.Repeat([]kind{{limit: large}}, 9), kind{limit: large, labels: label.Of("rack", "7")}),
 		query: ledger.Query{Wishes: &ledger.Wishes{Preferred: label.Of("rack", "7", "disk", "ssd")}},
 	},
+	{
+		name:  "condition", // of every tenth host
+		kinds: append(slices.Repeat([]kind{{limit: large}}, 9), kind{limit: large, labels: label.Of("rack", "7")}),
+		query: wishing(ledger.Query{}, ruled("rack in (6,7,8)", "old")),
+	},
 }
 
 func BenchmarkPair(b *testing.B) {

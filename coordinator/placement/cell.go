@@ -94,8 +94,8 @@ func (c *cell) update(at int, r room) {
 	c.raise(at, r)
 }
 
-// remove removes a place. The last place moves there; its slot is returned, which may be the one
-// that was removed.
+// remove removes a place. The last place moves into its position. remove returns the slot of the
+// moved place, which may be the removed one.
 func (c *cell) remove(at int) ledger.Slot {
 	last := len(c.places) - 1
 	p := c.places[last]
@@ -110,7 +110,7 @@ func (c *cell) remove(at int) ledger.Slot {
 	return p.slot
 }
 
-// shrink drops the bounds that have nothing below them, and memory that is far more than needed.
+// shrink drops the bounds without places, and releases memory that is far more than needed.
 func (c *cell) shrink() {
 	n := len(c.places)
 	for i := range c.bounds {
@@ -151,7 +151,7 @@ func (c *cell) visit(v visitor, start int) ledger.Slot {
 	return c.visitBounds(v, top, 0, len(c.bounds[top]), start)
 }
 
-// visitBounds visits what is below some bounds of a storey.
+// visitBounds visits the places below some bounds of a storey.
 func (c *cell) visitBounds(v visitor, storey, begin, end, start int) ledger.Slot {
 	i := begin + (start>>((storey+1)*fanBits))%(end-begin)
 	for range end - begin {
@@ -167,7 +167,7 @@ func (c *cell) visitBounds(v visitor, storey, begin, end, start int) ledger.Slot
 	return ledger.NoSlot
 }
 
-// visitBelow visits what is below a bound and, if nothing is taken there, makes the bound exact.
+// visitBelow visits the places below a bound. If the visitor takes none, it makes the bound exact.
 func (c *cell) visitBelow(v visitor, storey, i, start int) ledger.Slot {
 	begin := i << fanBits
 	if storey > 0 {

@@ -14,13 +14,17 @@ const (
 	nearLevels
 )
 
-// Closest returns the host that has the required labels, is not to be avoided, and has the most to
-// give: the nearest first, then the one with the largest part of the memory or cpu asked for,
-// whichever part is smaller. Hosts that are too small to ever have the instances and custom
-// countables come last, schedulable ones before others. It does not call Rejected.
+// Closest returns the host with the required labels, and not to be avoided, that comes nearest to
+// the request. Nearer hosts come first. Among equally near hosts the one with the largest share of
+// the memory or cpu asked for wins; the smaller of the two shares counts. Hosts that are too small
+// to ever have the instances and custom countables come last, schedulable ones before others. It
+// does not call Rejected.
 func (x *Index) Closest(q ledger.Query) ledger.Slot {
 	c := &x.contest
 	c.begin(&q)
+	if !x.mayQualify(c.search) {
+		return ledger.NoSlot
+	}
 	slot := x.free.closest(c)
 	if slot == ledger.NoSlot && (c.instances > 0 || c.counted()) {
 		c.instances, c.signature.instances, c.custom = 0, 0, nil
@@ -61,7 +65,7 @@ func (v *view) mayBe(rank, near int, s *search) bool {
 	}
 }
 
-// nearness of a host; nearLevels if it is too small.
+// nearness returns the nearness of a host; nearLevels if the host is too small.
 func (s *search) nearness(h *host) int {
 	switch {
 	case s.instances > h.amounts[limit].instances || !s.countsFit(h, limit):
@@ -75,7 +79,7 @@ func (s *search) nearness(h *host) int {
 	}
 }
 
-// contest looks for the host of one nearness with the largest share. Like search it is used for
+// contest looks for the host of one nearness with the largest share. Like search it is reused for
 // all queries.
 type contest struct {
 	*search
@@ -84,8 +88,8 @@ type contest struct {
 	share   float64
 }
 
-// shareOf is the part of the need that is available, by the scarcer of memory and cpu: at most 1,
-// which is all of it. It never falls if there is more room.
+// shareOf returns the available share of the need, by the scarcer of memory and cpu: at most 1, the
+// whole need. It never falls if the room grows.
 func (c *contest) shareOf(r room) float64 {
 	share := 1.0
 	if r.memory < c.need.memory {
@@ -98,7 +102,8 @@ func (c *contest) shareOf(r room) float64 {
 }
 
 // searchRank searches the cells of a rank that may have a larger share than the best so far, the
-// largest first. It skips levels below that share of the need. by is c, or what c is part of.
+// largest first. It skips levels below that share of the need. by is c, or a visitor that contains
+// c.
 func (c *contest) searchRank(v *view, in *rank, by visitor) {
 	share := max(0, c.share)
 	row, column := memoryLevel(int64(share*float64(c.need.memory))), cpuLevel(int64(share*float64(c.need.cpu)))
@@ -122,7 +127,7 @@ func (c *contest) searchRank(v *view, in *rank, by visitor) {
 	}
 }
 
-// wants reports whether a host with that much can be better than the best so far.
+// wants reports whether a host with at most this room can be better than the best so far.
 func (c *contest) wants(most room) bool {
 	c.steps++
 	return c.shareOf(most) > c.share
@@ -137,7 +142,7 @@ func (c *contest) takes(p *place) bool {
 		return false
 	}
 	h := &c.fleet.hosts[p.slot]
-	if !h.labels.MatchesFilter(c.required) || c.nearness(h) != c.near {
+	if c.partial && !c.labelled(h) || c.nearness(h) != c.near {
 		c.wasted++
 		return false
 	}

@@ -51,6 +51,31 @@ func wishing(q ledger.Query, w ledger.Wishes) ledger.Query {
 	return q
 }
 
+// ruled are the wishes of conditions that must hold, and of those of which none may hold.
+func ruled(must, never string) ledger.Wishes {
+	parse := func(text string) []label.Rule {
+		if text == "" {
+			return nil
+		}
+		rules, err := label.ParseRules(text)
+		if err != nil {
+			panic(err)
+		}
+		return rules
+	}
+	return ledger.Wishes{Rules: &ledger.Rules{Required: parse(must), Avoided: parse(never)}}
+}
+
+// hundredRacks makes 100 hundredRacks; those that end with 8 are full.
+func hundredRacks(_ *rand.Rand, i, _ int) ledger.HostView {
+	v := host(256*gib, 64_000)
+	if i%100%10 == 8 {
+		v = booked(v, 253*gib, 60_000)
+	}
+	v.Labels = label.Of("rack", fmt.Sprint(i%100), "cores", "64")
+	return v
+}
+
 // mixed draws a host of any size and use.
 func mixed(r *rand.Rand, _, _ int) ledger.HostView {
 	v := host((16+r.Int64N(1000))*gib, (8+r.Int64N(128))*1000)
@@ -144,6 +169,33 @@ func landscapes() []landscape {
 				return wishing(ask(4*gib, 1000), ledger.Wishes{Required: label.Of("rack", fmt.Sprint(r.IntN(10)))})
 			},
 			fits: true, most: 50, mostClosest: 16,
+		},
+		{
+			name: "a condition that one host in 100 meets", host: hundredRacks,
+			query: always(wishing(ask(4*gib, 1000), ruled("rack in (7, 1007), cores>8", ""))), fits: true, most: 16, mostClosest: 16,
+		},
+		{
+			name: "a condition of full hosts", host: hundredRacks,
+			query: always(wishing(ask(4*gib, 1000), ruled("rack in (8, 1008)", ""))), most: 64, mostClosest: 300,
+		},
+		{
+			name: "conditions that no host meets, another one each time", host: hundredRacks,
+			query: func(r *rand.Rand, _ int) ledger.Query {
+				return wishing(ask(4*gib, 1000), ruled(fmt.Sprintf("cores, rack in (%d, 7x)", 1000+r.IntN(1e6)), ""))
+			},
+		},
+		{
+			name: "conditions that every host meets, and is avoided for", host: hundredRacks,
+			query: always(wishing(ask(4*gib, 1000), ruled("rack=7", "cores>8"))),
+		},
+		{
+			name: "some conditions, in turns, some preferred", host: hundredRacks,
+			query: func(r *rand.Rand, _ int) ledger.Query {
+				w := ruled(fmt.Sprintf("rack in (1%d, 2%d)", r.IntN(5), r.IntN(2)), "cores<8")
+				w.Rules.Preferred = ruled("rack>20", "").Rules.Required
+				return wishing(ask(4*gib, 1000), w)
+			},
+			fits: true, most: 50, mostClosest: 50,
 		},
 		{
 			name: "256 to avoid and 100 rejected",

@@ -9,27 +9,28 @@ import (
 const (
 	// maxViews bounds the cost of a host's change, which is made in every view that has the host.
 	maxViews = 16
-	// maxPreferred bounds the ranks of a view; a request with more preferred labels is searched
-	// without a view of its own.
+	// maxPreferred bounds the ranks of a view; a request with more preferred labels and conditions
+	// is searched without a view of its own.
 	maxPreferred = 16
-	// maxDebtors is how many signatures without a view are remembered with their cost.
+	// maxDebtors is how many signatures without a view the directory remembers with their cost.
 	maxDebtors = 32
-	// freeChecks is how many hosts a search may check without success before that counts against
-	// its signature.
-	freeChecks = 16
-	// idleSearches is after how many searches of others a view may be dropped for another
+	// freeChecks is how many hosts a search may check in vain before the cost counts against its
 	// signature.
+	freeChecks = 16
+	// idleSearches is the number of searches for other signatures after which a view may be
+	// replaced.
 	idleSearches = 1024
-	// idleUpkeep is after how many changes per host, without a search, a view is dropped.
+	// idleUpkeep is the number of changes per host, without a search, after which a view is
+	// dropped.
 	idleUpkeep = 4
 )
 
 // directory is the views of one aspect.
 //
-// The first view has every host and always exists. Another view is made for a signature once the
-// searches for it have checked as many hosts without success as there are: making it costs about
-// as much as was lost without it. In the same way it is dropped when the changes in it since its
-// last search have cost more than making it again.
+// The first view has every host and always exists. The directory makes another view for a signature
+// once the searches for it have checked in vain as many hosts as there are: its making costs about
+// as much as those checks. In the same way it drops a view once the changes in it since its last
+// search have cost more than making it again.
 type directory struct {
 	fleet *fleet
 	of    aspect
@@ -61,7 +62,7 @@ func (d *directory) grow() {
 	}
 }
 
-// reshape finds again the views that admit a host.
+// reshape updates the views that admit a host.
 func (d *directory) reshape(slot ledger.Slot, h *host) {
 	for made := d.made; made != 0; made &= made - 1 {
 		i := bits.TrailingZeros16(made)
@@ -100,7 +101,7 @@ func (d *directory) place(v *view, slot ledger.Slot, h *host) {
 	v.put(slot, v.rankOf(slot, h, d.of), h.amounts[d.of].room())
 }
 
-// countUpkeep counts a change in a view and drops the view when its upkeep costs too much.
+// countUpkeep counts a change in a view, and drops the view if its upkeep costs too much.
 func (d *directory) countUpkeep(i int) {
 	v := d.views[i]
 	if v.upkeep++; v.upkeep > idleUpkeep*d.fleet.size() {
@@ -120,20 +121,20 @@ func (d *directory) remove(slot ledger.Slot, h *host) {
 	}
 }
 
-// view returns the view to search: the signature's own view, or else the first view, or a smaller
-// one that has every host that the signature admits. s.partial is false for the signature's own
-// view. It also begins the count of what the search wastes.
+// view returns the view to search: the signature's own view, or a smaller one than the first view
+// that has every host that the signature admits, or the first view. s.partial is false for the
+// signature's own view. view also resets the count of the search's waste.
 func (d *directory) view(s *search) *view {
 	s.of, s.wasted = d.of, 0
 	d.clock++
 	found := d.views[0]
-	s.partial = !s.plain() || s.better.Preferences() > 0
+	s.partial = !s.plain()
 	if !s.partial {
 		return found
 	}
 	for made := d.made &^ 1; made != 0; made &= made - 1 {
 		v := d.views[bits.TrailingZeros16(made)]
-		if v.equal(&s.signature) && s.better.Preferences() == 0 {
+		if v.equal(&s.signature) {
 			s.partial = false
 			found = v
 			break
@@ -146,10 +147,10 @@ func (d *directory) view(s *search) *view {
 	return found
 }
 
-// countWaste counts what the search wasted against its signature, and makes a view when that has
-// become too much.
+// countWaste adds the search's waste to its signature, and makes a view if the total has become too
+// large.
 func (d *directory) countWaste(s *search) {
-	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred || s.rules != nil {
+	if s.wasted <= freeChecks || s.preferences() > maxPreferred {
 		return
 	}
 	b := d.debtor(&s.signature)
@@ -191,8 +192,8 @@ func (d *directory) debtor(g *signature) *debtor {
 	return &d.debtors[oldest]
 }
 
-// vacancy is a number for a new view: a free one, or that of an idle view, which is dropped; or
-// -1.
+// vacancy returns a number for a new view: a free one, or that of an idle view, which it drops;
+// otherwise -1.
 func (d *directory) vacancy() int {
 	if free := ^d.made; free != 0 {
 		return bits.TrailingZeros16(free)

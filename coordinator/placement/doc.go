@@ -32,16 +32,21 @@
 // again. So a fleet of hosts that are all a little too full is skipped without checking each, and
 // one host with room is found among many.
 //
-// That is enough for memory and cpu. The rest of a request is its signature: labels and countables
-// (instances beyond the first, custom ones). A few signatures are asked for again and again. A
-// signature gets a view of its own: ranks and cells of exactly the hosts that it admits, with the
-// preferred labels as part of the rank. Until then the search goes through a larger view, of all
-// hosts at most, and checks hosts that do not qualify. When it has checked as many of them as
-// there are hosts, the view is made. The view is dropped when its upkeep, without a search, has
-// cost four times as much, or for another signature when it is idle. See directory.
+// That is enough for memory and cpu. The rest of a request is its signature: labels, conditions on
+// labels, and countables (instances beyond the first, custom ones). Requests repeat a few
+// signatures again and again. A signature gets a view of its own: ranks and cells of exactly the
+// hosts that it admits, with the preferred labels and conditions as part of the rank. Until then
+// the search goes through a larger view, of all hosts at most, and checks hosts that do not
+// qualify. When it has checked as many of them as there are hosts, the view is made. The view is
+// dropped when its upkeep, without a search, has cost four times as much, or for another signature
+// when it is idle. See directory.
 //
 // A second set of the same views has the hosts as they would be if nothing ran. It changes when
 // labels or limits do, and answers Possible and Largest.
+//
+// A census of the labels says, before each search, whether a host may meet each condition: see
+// package hostlabels. A search for conditions that no host meets looks at no host, also if the
+// conditions are new.
 //
 // # Costs
 //
@@ -64,7 +69,7 @@
 //   - More than 15 signatures of which each is satisfied by few hosts, asked for in turns: those
 //     beyond the 15 check up to all hosts each time. A view is not taken from a signature that is
 //     asked for at least every 1,024 searches.
-//   - More than 16 preferred labels, for which no view is made.
+//   - More than 16 preferred labels and conditions, for which no view is made.
 //   - A cell in which many hosts have the memory but not the cpu, many others the cpu but not the
 //     memory, and the request lies within both levels: then bounds do not help, and each host of
 //     the cell is checked. Levels are 14 to 25 % wide, and for round quantities (see level)

@@ -19,14 +19,14 @@ func (a *amounts) room() room { return room{a.memory, a.cpu} }
 type aspect uint8
 
 const (
-	available aspect = iota // what is left of the host
+	available aspect = iota // the available part of the host
 	limit                   // the size of the host
-	booked                  // what the accounts have given away
+	booked                  // the part that the accounts have granted
 	aspects
 )
 
-// host is what the index keeps of a HostView. It fills two cache lines. In a large fleet fetching
-// them is much of the cost of a change.
+// host is the index's copy of a HostView. It fills two cache lines. In a large fleet fetching them
+// is much of the cost of a change.
 type host struct {
 	id      string
 	labels  label.Set
@@ -50,10 +50,10 @@ const (
 
 func (h *host) present() bool { return h.state&present != 0 }
 
-// schedulable reports whether new grants may go there.
+// schedulable reports whether the host may get new grants.
 func (h *host) schedulable() bool { return h.state == schedulable }
 
-// count is the quantity of a custom countable of the host.
+// count returns the quantity of a custom countable of the host.
 func (h *host) count(of aspect, name string) int64 {
 	if h.custom == nil {
 		return 0
@@ -61,7 +61,7 @@ func (h *host) count(of aspect, name string) int64 {
 	return amount(h.custom[of], name)
 }
 
-// amount is the quantity of that name, 0 if there is none.
+// amount returns the quantity of that name, 0 if there is none.
 func amount(list []resource.Quantity, name string) int64 {
 	for i := range list { // lists are short
 		if list[i].Name == name {
@@ -93,7 +93,7 @@ func (h *host) update(v *ledger.HostView, policy Policy) (reshaped bool) {
 	return reshaped
 }
 
-// book stores what is available and booked.
+// book stores the available and booked amounts.
 func (h *host) book(free, used *resource.Vector, policy Policy) {
 	h.amounts[available], h.amounts[booked] = amountsOf(free), amountsOf(used)
 	if h.custom != nil || len(free.Custom())+len(used.Custom()) > 0 {
@@ -138,7 +138,7 @@ func (f *fleet) at(slot ledger.Slot) *host {
 	return &f.hosts[slot]
 }
 
-// setID sets the id of a host, which no other host has.
+// setID sets the id of a host. No other host has this id.
 func (f *fleet) setID(slot ledger.Slot, h *host, id string) {
 	if h.present() {
 		if h.id == id {
@@ -150,5 +150,5 @@ func (f *fleet) setID(slot ledger.Slot, h *host, id string) {
 	f.slots[id] = slot
 }
 
-// size is the number of hosts.
+// size returns the number of hosts.
 func (f *fleet) size() int { return len(f.slots) }

@@ -10,7 +10,7 @@ import (
 type Index struct {
 	policy  Policy
 	fleet   fleet
-	free    *directory // by what is left of hosts
+	free    *directory // by available amounts
 	limits  *directory // by the size of hosts
 	search  search
 	contest contest
@@ -27,8 +27,8 @@ func New(policy Policy) *Index {
 	return x
 }
 
-// Put adds the host in a slot, or replaces what is known of it. Of the data that the view points
-// to it keeps only id and labels.
+// Put adds or replaces the host in a slot. Of the data that the view points to it keeps only id and
+// labels.
 func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 	known := len(x.fleet.hosts)
 	h := x.fleet.at(slot)
@@ -51,7 +51,7 @@ func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 	x.free.put(slot, h)
 }
 
-// Book changes what is available and booked on the host in a slot, if there is one.
+// Book changes the available and booked amounts of the host in a slot, if there is one.
 func (x *Index) Book(slot ledger.Slot, available, booked resource.Vector) {
 	if slot < 0 || int(slot) >= len(x.fleet.hosts) {
 		return
@@ -81,7 +81,7 @@ func (x *Index) Remove(slot ledger.Slot) {
 // Choose returns a host of the best score among those on which the request fits now, or NoSlot.
 func (x *Index) Choose(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
-	return x.free.choose(&x.search)
+	return x.choose(x.free)
 }
 
 // Possible reports whether a host with the required labels, and not to be avoided, has limits as
@@ -91,15 +91,40 @@ func (x *Index) Possible(q ledger.Query) bool {
 	return x.Sized(q) != ledger.NoSlot
 }
 
-// Sized returns a host of those that Possible looks for, which Rejected does not reject.
+// Sized returns a host that Possible looks for and that Rejected does not reject.
 func (x *Index) Sized(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
 	x.search.preferred, x.search.better = nil, nil
-	return x.limits.choose(&x.search)
+	return x.choose(x.limits)
 }
 
 // Census counts the hosts by their labels. It is valid until the next change.
 func (x *Index) Census() *hostlabels.Census { return &x.census }
+
+// choose searches one of the directories.
+func (x *Index) choose(d *directory) ledger.Slot {
+	if !x.mayQualify(&x.search) {
+		return ledger.NoSlot
+	}
+	return d.choose(&x.search)
+}
+
+// mayQualify reports whether some host may meet each condition of a search. It looks at the values
+// of their labels and not at hosts. So an impossible request costs the same in a fleet of any size,
+// even the first one.
+func (x *Index) mayQualify(s *search) bool {
+	for i := range s.must {
+		if !x.census.MayHold(&s.must[i], true) {
+			return false
+		}
+	}
+	for i := range s.never {
+		if !x.census.MayHold(&s.never[i], false) {
+			return false
+		}
+	}
+	return true
+}
 
 func (d *directory) choose(s *search) ledger.Slot {
 	slot := d.view(s).choose(s)
@@ -107,8 +132,8 @@ func (d *directory) choose(s *search) ledger.Slot {
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected
-// hosts count as not measured, and held ones like others.
+// Survey counts the hosts that each filter removes. It looks at every host, or at one of Stride.
+// Rejected hosts count as not measured, and held hosts like others.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
@@ -120,7 +145,7 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 		}
 		f.Total++
 		switch {
-		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)):
+		case !s.labelled(h) || s.avoids(ledger.Slot(n)):
 			f.Labels++
 		case h.state&healthy == 0:
 			f.Health++

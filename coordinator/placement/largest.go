@@ -19,6 +19,9 @@ const mostCompared = 256
 func (x *Index) Largest(q ledger.Query) ledger.Slot {
 	c := &x.sizes
 	c.begin(&q)
+	if !x.mayQualify(c.search) {
+		return ledger.NoSlot
+	}
 	c.nearest, c.share, c.compared = ledger.NoSlot, -1, 0
 	c.counts = c.custom
 	// hosts that have too little of the counts are to be compared as well
@@ -51,7 +54,7 @@ func (c *sizes) takes(p *place) bool {
 		return false
 	}
 	h := &c.fleet.hosts[p.slot]
-	if c.partial && !h.labels.MatchesFilter(c.required) {
+	if c.partial && !c.labelled(h) {
 		c.wasted++
 		return false
 	}

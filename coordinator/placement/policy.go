@@ -7,7 +7,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Policy says which of the hosts with room goes first. The zero value is Spread.
+// Policy is the order in which hosts with room are chosen. The zero value is Spread.
 type Policy uint8
 
 // The policies of design §10.
@@ -31,7 +31,7 @@ func (p Policy) String() string {
 	}
 }
 
-// PolicyFromString reads what String writes; "" is Spread.
+// PolicyFromString parses the result of String; "" is Spread.
 func PolicyFromString(text string) (Policy, error) {
 	switch text {
 	case "", "spread":
@@ -80,7 +80,7 @@ func useClass(booked, limit int64) int {
 	return int(class)                                //nolint:gosec // see above
 }
 
-// grade puts the host in its class: by its use, then by load.
+// grade returns the host's grade: by its use, then by load.
 func (p Policy) grade(h *host, loadMillis int64, held bool) uint16 {
 	grade := p.use(h) | uint16(loadClass(loadMillis))<<2 //nolint:gosec // below 4
 	if held {
@@ -89,7 +89,7 @@ func (p Policy) grade(h *host, loadMillis int64, held bool) uint16 {
 	return grade
 }
 
-// use is the part of the grade that comes from the most used of the host's dimensions.
+// use returns the part of the grade that depends on the most used dimension of the host.
 func (p Policy) use(h *host) uint16 {
 	most, used := &h.amounts[limit], &h.amounts[booked]
 	use := max(useClass(used.memory, most.memory), useClass(used.cpu, most.cpu), useClass(used.instances, most.instances))

@@ -14,14 +14,14 @@ type rank struct {
 	cells   []cellRef      // by row, then by column
 }
 
-// cellRef is what a search needs to know of a cell before it visits the cell.
+// cellRef is the summary of a cell that a search reads before it visits the cell.
 type cellRef struct {
 	cell  int32 // in view.cells
 	hosts int32
 	bound room // no host of the cell has more
 }
 
-// seek returns where in cells the cell of a row and column is or belongs.
+// seek returns the position in cells at which the cell of a row and column is or belongs.
 func (r *rank) seek(row, column int) (at int, found bool) {
 	columns := r.columns[row]
 	return r.first[row] + bits.OnesCount64(columns&(1<<column-1)), columns>>column&1 != 0
@@ -49,7 +49,7 @@ func (r *rank) removeCell(at, row, column int) {
 	}
 }
 
-// span is the range in cells of a row's cells, from a column on.
+// span returns the range in cells of a row's cells, from a column on.
 func (r *rank) span(row, column int) (begin, end int) {
 	columns := r.columns[row]
 	end = r.first[row] + bits.OnesCount64(columns)

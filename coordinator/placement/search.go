@@ -18,10 +18,6 @@ type search struct {
 	rejected    func(ledger.Slot) bool
 	draw        uint64 // a fraction of 2^64 that changes with Query.Turn
 
-	// rules say which hosts are not to be used, and better which ones are better; nil: none do. No
-	// view is made for them.
-	rules, better *ledger.Rules
-
 	avoiding bool
 	avoided  []uint64 // by slot: the last search that avoided it
 	number   uint64   // of this search
@@ -49,7 +45,7 @@ func (s *search) begin(q *ledger.Query) {
 	s.row, s.column = memoryLevel(s.need.memory), cpuLevel(s.need.cpu)
 	s.instances = q.Request.Instances()
 	s.rejected, s.draw = q.Rejected, q.Turn*goldenStep
-	s.avoiding, s.rules, s.better = false, nil, nil
+	s.avoiding = false
 	s.number++
 	s.steps = 0
 	s.signature = signature{custom: q.Request.Custom()}
@@ -57,7 +53,10 @@ func (s *search) begin(q *ledger.Query) {
 		s.signature.instances = s.instances
 	}
 	if w := q.Wishes; w != nil {
-		s.required, s.preferred, s.rules, s.better = w.Required, w.Preferred, w.Rules, w.Rules
+		s.required, s.preferred = w.Required, w.Preferred
+		if r := w.Rules; r != nil {
+			s.must, s.never, s.better = r.Required, r.Avoided, r.Preferred
+		}
 		s.avoid(w.Avoid)
 	}
 }
@@ -75,12 +74,8 @@ func (s *search) avoid(ids []string) {
 	}
 }
 
-// avoids reports whether a host is not to be used, by its id or by the rules about its labels.
+// avoids reports whether a host is not to be used, by its id.
 func (s *search) avoids(slot ledger.Slot) bool {
-	if s.rules != nil && !s.rules.Admit(s.fleet.hosts[slot].labels) {
-		s.wasted++
-		return true
-	}
 	return s.avoiding && int(slot) < len(s.avoided) && s.avoided[slot] == s.number
 }
 
@@ -113,7 +108,7 @@ func (s *search) accepts(slot ledger.Slot) bool {
 		return false
 	}
 	h := &s.fleet.hosts[slot]
-	if s.partial && (!h.labels.MatchesFilter(s.required) || !s.countsFit(h, s.of)) {
+	if s.partial && (!s.labelled(h) || !s.countsFit(h, s.of)) {
 		s.wasted++
 		return false
 	}
@@ -121,7 +116,7 @@ func (s *search) accepts(slot ledger.Slot) bool {
 		return false
 	}
 	if s.partial && s.preferences() > 0 {
-		return s.prefers(slot, s.matches(h)+s.better.Prefer(h.labels))
+		return s.prefers(slot, s.matches(h))
 	}
 	return true
 }
@@ -137,9 +132,6 @@ func (s *search) prefers(slot ledger.Slot, matches int) bool {
 	}
 	return true
 }
-
-// preferences is how many labels and rules say which hosts are better.
-func (s *search) preferences() int { return len(s.preferred) + s.better.Preferences() }
 
 // position turns the search's draw into one of n positions.
 func (s *search) position(n int) int {

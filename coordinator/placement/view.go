@@ -8,7 +8,7 @@ import (
 
 // view is the hosts that a signature admits, arranged by rank and, inside a rank, by room.
 //
-// Ranks are numbered from the best: for every number of preferred labels that match, most first,
+// Ranks are numbered from the best: for every number of preferences that match, most first,
 // the grades. Three ranks follow in which no search finds a host: two for hosts whose counts do
 // not fit (held or not), and one for hosts that are not schedulable.
 type view struct {
@@ -19,7 +19,7 @@ type view struct {
 	spare   []int32  // free cells
 	where   []location
 	hosts   int
-	matched []uint8 // by slot: preferred labels that match; nil if none is preferred
+	matched []uint8 // by slot: preferences that match; nil if there are none
 
 	asked  uint64 // when it was last searched, by directory.clock
 	upkeep int    // changes since then
@@ -32,7 +32,7 @@ type location struct {
 }
 
 func newView(g signature, slots int) *view {
-	ranks := (len(g.preferred)+1)*grades + 3
+	ranks := (g.preferences()+1)*grades + 3
 	v := &view{
 		signature: g,
 		ranks:     make([]*rank, ranks),
@@ -45,13 +45,13 @@ func newView(g signature, slots int) *view {
 
 func (v *view) grow(slots int) {
 	v.where = append(v.where, make([]location, slots-len(v.where))...)
-	if len(v.preferred) > 0 {
+	if v.preferences() > 0 {
 		v.matched = append(v.matched, make([]uint8, slots-len(v.matched))...)
 	}
 }
 
 // openRanks is the number of ranks in which a search finds hosts.
-func (v *view) openRanks() int { return (len(v.preferred) + 1) * grades }
+func (v *view) openRanks() int { return (v.preferences() + 1) * grades }
 
 func (v *view) shortRank() int { return v.openRanks() }
 
@@ -73,7 +73,7 @@ func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 		grade |= gradeSpent
 	}
 	if v.matched != nil {
-		grade += (len(v.preferred) - int(v.matched[slot])) * grades
+		grade += (v.preferences() - int(v.matched[slot])) * grades
 	}
 	return grade
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// stored is what of an allocation a store keeps.
+// stored returns the part of an allocation that a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
 	if a.Notes != nil {
 		a.Notes = &ledger.Notes{StopError: a.Notes.StopError, Incidents: a.Notes.Incidents}
@@ -65,8 +65,8 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	})
 }
 
-// A field that is added to the ledger's rows and forgotten here is found by this test: it sets all
-// fields.
+// This test sets all fields, so it finds a field that was added to the ledger's rows and forgotten
+// here.
 func TestNoFieldIsForgotten(t *testing.T) {
 	var a ledger.Allocation
 	set(reflect.ValueOf(&a).Elem())
@@ -280,7 +280,7 @@ func wantRow(t *testing.T, err error, table, key string) {
 	}
 }
 
-// What could not be loaded again is not written: the coordinator would not start any more.
+// Rows that could not be loaded are not written: the coordinator would not start any more.
 func TestEncodingRefuses(t *testing.T) {
 	for name, change := range map[string]func(*ledger.Allocation){
 		"no state":                 func(a *ledger.Allocation) { a.State = 0 },
@@ -376,8 +376,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// FuzzDecode decodes anything as any row: a *RowError that names it, or a value that is written
-// and read again as it is.
+// FuzzDecode decodes any bytes as any row: it gives a *RowError that names the row, or a value that
+// is equal after it is written and read again.
 func FuzzDecode(f *testing.F) {
 	a := storetest.Typical(7, ledger.Active, 1)
 	payload, err := store.AppendAllocation(nil, &a)

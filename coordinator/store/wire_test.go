@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What is written without building the message is the message, and as short as it can be.
+// The encoding without the message is equal to the message's, and as short as possible.
 func TestPayloadIsTheMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := storetest.Allocation(t, ledger.ID(rapid.Uint64Min(1).Draw(t, "id")))
@@ -48,7 +48,7 @@ func measured(v resource.Vector) *bursarv1.Resource {
 	return convert.VectorToProto(v)
 }
 
-// message is the payload of an allocation's row as the protobuf package has it.
+// message encodes the payload of an allocation's row with the protobuf package.
 func message(a *ledger.Allocation) *storev1.AllocationRecord {
 	record := &storev1.AllocationRecord{
 		Allocation: &bursarv1.Allocation{

@@ -12,8 +12,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// What shows that an agent's record is of the very request survives the way to the agent, its file
-// of state, and back, to the nanosecond: after a store was put back, that decides.
+// The proof that an agent's record belongs to the request survives the way to the agent, its state
+// file, and back, to the nanosecond: after a restore of a store, it decides.
 func TestARecordOfAGrantIsTheSameAfterItsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := storetest.Allocation(t, 7)

@@ -8,7 +8,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Clients read the code; those that are older read the text, and know a closed host as "health".
+// Clients read the code; older ones read the text, and know a closed host as "health".
 func TestNotesHaveACodeAndAText(t *testing.T) {
 	seen := make(map[bursarv1.ShortfallNote]bool)
 	for _, note := range []ledger.Note{

@@ -14,7 +14,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// What an agent is sent, and sends back, is what was sealed.
+// An agent receives, and sends back, the sealed content.
 func TestAnAgentsRecordIsVouchedFor(t *testing.T) {
 	s := seal.Sealer{Keys: seal.NewKeys(), Now: 1_795_000_000_000_000_000, Lifetime: 24 * time.Hour}
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,8 +8,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Each value is compared with the label of each host, so those of all conditions are bounded
-// together, wherever they are.
+// Each value is compared with the label of each host, so the values of all conditions are bounded
+// together, in every place of a request.
 func TestTheValuesOfAllConditionsAreBoundedTogether(t *testing.T) {
 	conditions := func(n, values int) (list []string) {
 		for i := range n {

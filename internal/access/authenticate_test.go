@@ -154,7 +154,7 @@ func TestWhoSpeaksForWhom(t *testing.T) {
 	}
 }
 
-// TestTableOfPermissions says in full what each role may do, for a person to read.
+// TestTableOfPermissions lists the permissions of each role in full, for readers.
 func TestTableOfPermissions(t *testing.T) {
 	want := map[string]string{
 		"AllocationService": `

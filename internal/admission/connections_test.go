@@ -67,7 +67,7 @@ func TestOldestConnectionOfAnAddressMakesRoomWhateverItDoes(t *testing.T) {
 	}
 }
 
-// Once all addresses have too many, the one that has most gives one up.
+// When all addresses have too many connections, the one with most loses one.
 func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
 	c, _ := bounded4(t)
 	oldest, _ := opened(c, "192.0.2.2:1")
@@ -172,7 +172,7 @@ func TestRequestWithoutAnIdentityEndsInTime(t *testing.T) {
 	})
 }
 
-// Callers whose connections are all busy do not keep out those who have none.
+// Callers whose connections are all busy do not keep out callers without a connection.
 func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
 	c, _ := bounded4(t)
 	var busy []*from
@@ -191,7 +191,7 @@ func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
 	if _, err := call("alice"); err != nil || !busy[0].closed() || busy[1].closed() || busy[2].closed() {
 		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed(), busy[1].closed(), busy[2].closed())
 	}
-	// by now each has one, which nobody takes away
+	// by now each has one, which stays
 	for _, who := range []string{"bob", "mallory"} {
 		if _, err := call(who); connect.CodeOf(err) != connect.CodeResourceExhausted {
 			t.Errorf("%s: %v", who, err)
@@ -216,8 +216,8 @@ func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
 	})
 }
 
-// If the owner of a connection is known at once, no user has more than one may have, an idle
-// connection makes room, and a user with many uids keeps nobody else out.
+// If the owner of a connection is known at once, no user exceeds its limit, an idle connection
+// makes room, and a user with many uids keeps no other user out.
 func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	var logged bytes.Buffer
 	refused := 0
@@ -275,7 +275,7 @@ func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	}
 }
 
-// An operator who reads the refusal has to know what to raise.
+// The refusal tells an operator which limit to raise.
 func TestRefusedConnectionsSayThatDescriptorsAreFew(t *testing.T) {
 	for of, want := range map[int]string{
 		1024: "someone@h1 may have 1 connections here (this process may have 1024 descriptors: LimitNOFILE= or ulimit -n), and each has",
@@ -296,7 +296,7 @@ func TestRefusedConnectionsSayThatDescriptorsAreFew(t *testing.T) {
 	}
 }
 
-// Each call under way keeps its connection: a caller who has one on each gets no more.
+// Each call in progress keeps its connection: a caller with one on each gets no more.
 func TestAKnownUserWhoUsesAllItsConnectionsGetsNoMore(t *testing.T) {
 	c := NewConnections(ConnectionLimits{Known: 40, Caller: 4, First: time.Minute}, ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	var first *Connection

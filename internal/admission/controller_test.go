@@ -65,8 +65,8 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	}
 }
 
-// A thousand requests that are refused together come again one after the other, so that each is
-// taken when it comes: told the same, all but one would be refused again.
+// A thousand requests that are refused together return one after the other, so that each is
+// accepted: with equal delays, all but one would be refused again.
 func TestRefusedRequestsComeAgainInTurns(t *testing.T) {
 	c, now, _ := flooded(t, Limits{Rate: 100, Burst: 200})
 	if got := c.granted(someone(1), 200); got != 200 {
@@ -108,7 +108,7 @@ func TestRefusedRequestsComeAgainInTurns(t *testing.T) {
 	}
 }
 
-// A caller who has used up the rate can still give back, as often again.
+// A caller that has used up its rate can still release, at the same rate again.
 func TestWhatSettlesAGrantHasARateOfItsOwn(t *testing.T) {
 	c, now, _ := flooded(t, Limits{Rate: 10, Burst: 30})
 	settled := func(n int) (number int) {
@@ -266,7 +266,7 @@ func TestBytesOfRequestsThatAreUnderWayAreLimited(t *testing.T) {
 	if len(first) != maxBodies/chunk {
 		t.Errorf("one user has %d MiB", len(first))
 	}
-	// Nobody has more than there is left for others: the last of it is for who has nothing.
+	// No caller has more than the rest for others: the last of it is for a caller that has nothing.
 	for i, want := range []int{4, 4, 2, 1, 1, 0} {
 		if got := taken(someone(i + 2)); len(got) != want {
 			t.Errorf("user %d has %d MiB, want %d", i+2, len(got), want)

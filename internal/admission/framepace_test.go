@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// flood reads frames of a connection one by one, and returns how long that took.
+// flood reads frames of a connection one by one, and returns the duration.
 func flood(g *gate, id string, frames int) time.Duration {
 	began := time.Now()
 	for range frames {
@@ -102,7 +102,7 @@ func TestAConnectionThatSleepsForItsFramesEndsAtOnce(t *testing.T) {
 	})
 }
 
-// Owners without a connection are kept only as long as their frames count.
+// Owners without a connection are forgotten when their frames no longer count.
 func TestOwnersAreForgottenOnceTheirFramesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)

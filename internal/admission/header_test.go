@@ -26,7 +26,7 @@ func names(n int) []string {
 	return list
 }
 
-// headerServer keeps requests under way, and says what it counts for the header of each.
+// headerServer holds requests, and reports the counted size of the header of each.
 type headerServer struct {
 	address string
 	counted chan int
@@ -64,8 +64,8 @@ func newHeaderServer(t *testing.T) *headerServer {
 	return s
 }
 
-// held sends a request many times, and returns what each takes in memory while it is under way,
-// and what is counted for it.
+// held sends a request many times, and returns the memory of each while it is held, and its counted
+// size.
 func (s *headerServer) held(t *testing.T, send func()) (bytes, counted int) {
 	t.Helper()
 	const requests = 64
@@ -88,8 +88,8 @@ func (s *headerServer) held(t *testing.T, send func()) (bytes, counted int) {
 	return (heap() - before) / requests, counted
 }
 
-// What is held of a header is about what it counts, however small its values are, and trailers are
-// no way around.
+// The memory of a header is about its counted size, even with small values, and trailers are no way
+// around.
 func TestHeaderCountsWithWhatItTakesInMemory(t *testing.T) {
 	if underrace.Factor > 1 {
 		return // what the race detector keeps is not what is measured
@@ -178,7 +178,7 @@ func wantCounted(t *testing.T, bytes, counted int) {
 	}
 }
 
-// Browsers, agents, clients of Connect and gRPC and what gateways add count as nothing.
+// The headers of browsers, agents, clients of Connect and gRPC, and gateways count as nothing.
 func TestUsualHeaderIsFree(t *testing.T) {
 	browser := &http.Request{Host: "10.0.0.11:7070", RequestURI: "/bursar.v1.AllocationService/List", Header: http.Header{
 		"Accept": {"*/*"}, "Accept-Encoding": {"gzip, deflate, br, zstd"}, "Accept-Language": {"en-GB,en;q=0.9,de-DE;q=0.8,de;q=0.7"},

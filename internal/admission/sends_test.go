@@ -49,7 +49,7 @@ func TestTheStreamsOfACallerSendSoManyMessagesASecondTogether(t *testing.T) {
 	})
 }
 
-// Messages that are sent together wait together, and count each.
+// Messages that are sent together wait together, and each counts.
 func TestMessagesThatAreSentTogetherCountEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Limits{Sends: 100}, Options{

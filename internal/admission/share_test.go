@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// Many callers at the same time cost as little as few, and each gets an answer from after its
-// call.
+// Many callers at the same time cost as little as few, and each gets an answer that was made after
+// its call.
 func TestReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		value, runs := 0, 0 // the reading's alone while it runs
@@ -42,7 +42,7 @@ func TestReadingIsShared(t *testing.T) {
 	})
 }
 
-// A reading that panics is nobody's answer.
+// A reading that panics has no answer for any caller.
 func TestReadingThatPanicsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -73,8 +73,8 @@ func TestReadingThatPanicsIsAnError(t *testing.T) {
 	})
 }
 
-// Who asks again at once, for as long as they like, takes a fifth of a core and not all of one;
-// after a long reading nobody waits for more than a second.
+// A caller that repeats its request at once, for any time, uses a fifth of a core and not all of
+// one; after a long reading no caller waits for more than a second.
 func TestReadingRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := 10 * time.Millisecond

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// stubborn is a server with HTTP/2 whose handlers end when they are told, and not because their
-// stream was reset.
+// stubborn is an HTTP/2 server whose handlers end only when the test says so, and not when their
+// stream is reset.
 type stubborn struct {
 	address string
 	begun   chan struct{}
@@ -71,7 +71,7 @@ func newStubborn(t *testing.T, streams int) *stubborn {
 	return s
 }
 
-// resets are streams that are reset as soon as they have begun.
+// resets are streams that are reset right after their beginning.
 func resets(t *testing.T, from, number uint32) []byte {
 	t.Helper()
 	var out, header bytes.Buffer
@@ -96,8 +96,8 @@ func resets(t *testing.T, from, number uint32) []byte {
 	return out.Bytes()
 }
 
-// A stream that was reset counts until its handler has ended. The next ones are not read meanwhile:
-// they are not queued, and the connection, which several callers may share, is not ended.
+// A reset stream counts until its handler has ended. Until then the next streams are not read: they
+// are not queued, and the connection, which several callers may share, is not ended.
 func TestAStreamThatWasResetCountsUntilItsHandlerHasEnded(t *testing.T) {
 	const streams, number = 8, 200
 	s := newStubborn(t, streams)
@@ -138,7 +138,7 @@ func TestAStreamThatWasResetCountsUntilItsHandlerHasEnded(t *testing.T) {
 	}
 }
 
-// A peer that has gone may have left more than is read. Its handlers end.
+// A peer that has gone may have left unread frames. Its handlers end.
 func TestAConnectionThatIsNotReadEndsWithItsPeer(t *testing.T) {
 	const streams, number = 8, 200
 	s := newStubborn(t, streams)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// entered has a connection of a caller read something in which so many streams begin. It returns
-// what says whether it may be handled.
+// entered makes a connection of a caller read data in which so many streams begin. The returned
+// function reports whether the data may be handled.
 func entered(g *gate, id string, begun int) (may func() bool) {
 	return enteredWith(g, id, begun, begun)
 }
@@ -127,7 +127,8 @@ func TestStreamsThatNeverBecomeRequestsKeepOthersWaitingForATime(t *testing.T) {
 	})
 }
 
-// However many connections wait, only so many streams begin in a time that never become requests.
+// With any number of waiting connections, the rate of streams that never become requests is
+// bounded.
 func TestStreamsThatNeverBecomeRequestsAreForgivenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(100, 2)
@@ -179,8 +180,7 @@ func TestStreamsThatStartMoveToTheCallerOfTheirConnection(t *testing.T) {
 	})
 }
 
-// A connection that begins does not wait for the others of its owner before it has shown its
-// caller.
+// A new connection does not wait for the others of its owner before its caller is known.
 func TestAConnectionBeginsNextToTheOthersOfItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 1)

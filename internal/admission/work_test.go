@@ -14,13 +14,13 @@ import (
 	"github.com/bursar/bursar/test/pipes"
 )
 
-// toldOf writes down what it is told.
+// toldOf records its calls.
 type toldOf struct{ events []string }
 
 func (t *toldOf) Begin() { t.events = append(t.events, "begin") }
 func (t *toldOf) End()   { t.events = append(t.events, "end") }
 
-// wants compares what was told since the last time, several ends as one.
+// wants compares the calls since the last time, and counts several ends as one.
 func (t *toldOf) wants(tb testing.TB, when string, want ...string) {
 	tb.Helper()
 	synctest.Wait()
@@ -30,8 +30,8 @@ func (t *toldOf) wants(tb testing.TB, when string, want ...string) {
 	t.events = nil
 }
 
-// A connection is worked on from the first bytes of a request on. The first request says who is
-// told of that.
+// Work on a connection begins with the first bytes of a request. The first request decides which
+// receiver is told of that.
 func TestAConnectionSaysWhenItIsWorkedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewConnections(ConnectionLimits{
@@ -97,8 +97,8 @@ func TestAConnectionSaysWhenItIsWorkedOn(t *testing.T) {
 	})
 }
 
-// Requests that come before the ones before them were answered are worked on as others are: what
-// net/http reads beside a handler is no reason to wait.
+// Requests that arrive before earlier ones were answered are handled like others: reads of net/http
+// during a handler are no reason to wait.
 func TestRequestsThatComeTooEarlyAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewConnections(ConnectionLimits{

@@ -23,7 +23,7 @@ func (fileOf) ModTime() time.Time  { return time.Time{} }
 func (fileOf) IsDir() bool         { return false }
 func (f fileOf) Sys() any          { return &syscall.Stat_t{Uid: f.owner} }
 
-// A secret is what its owner, who is root or us, has put there, and nobody else.
+// Only the owner of a secret, which is root or our own user, may have written it.
 func TestWhoMayChangeOrReadASecret(t *testing.T) {
 	for _, test := range []struct {
 		of    fileOf

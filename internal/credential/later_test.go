@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/test/certs"
 )
 
-// Files that are not there yet fail what needs them, and are in use as soon as they are there.
+// Missing files fail the calls that need them, and are used as soon as they exist.
 func TestFilesThatComeLater(t *testing.T) {
 	s := newSite(t)
 	config, token := s.trusting(t), filepath.Join(s.dir, "token")
@@ -79,7 +79,7 @@ func TestFilesThatComeLater(t *testing.T) {
 	}
 }
 
-// A certificate and its key are replaced one after the other: between the two, they do not fit.
+// A certificate and its key are replaced one after the other: in between, they do not match.
 func TestWhatTimeMayMend(t *testing.T) {
 	s := newSite(t)
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// clock is a time that a test sets. Files that a test writes are always older than it thinks.
+// clock is a time that a test sets. Files of a test are always older than this time.
 type clock struct {
 	mu    sync.Mutex
 	ahead time.Duration // guarded by mu
@@ -207,7 +207,7 @@ func TestRefusedClientsAreToldWhy(t *testing.T) {
 			pool.AppendCertsFromPEM(s.ca.PEM())
 			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}}
 			defer transport.CloseIdleConnections()
-			// What is refused only names its own authority: show it all the same.
+			// The refusal lists only its own authority: show the certificate nevertheless.
 			transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 			client := &http.Client{Transport: transport}
 			if name == "once, not now" { // on an open connection
@@ -266,7 +266,7 @@ func TestFilesAreReadAgainWhileConnectionsAreOpen(t *testing.T) {
 	open := s.client(t, config)
 	s.must(t, open, "alice HTTP/2.0")
 
-	// A new authority takes the place of the old one, at the server first.
+	// A new authority replaces the old one, at the server first.
 	old := s.ca
 	s.ca = certs.New(t, "next")
 	both := append(old.PEM(), s.ca.PEM()...)
@@ -283,8 +283,8 @@ func TestFilesAreReadAgainWhileConnectionsAreOpen(t *testing.T) {
 	open.CloseIdleConnections()
 	s.must(t, open, "alice2 HTTP/2.0")
 
-	// The old authority is gone: what it has issued is worth nothing, also on a connection that is
-	// open.
+	// The old authority is gone: its certificates are not valid any more, also on an open
+	// connection.
 	other := s.trusting(t)
 	other.Cert, other.Key = old.Issue(t, certs.Request{Name: "bob"}).Files(t, s.dir, "bob")
 	replace(t, s.config.ClientCA, both)

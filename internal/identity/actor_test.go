@@ -98,8 +98,8 @@ func TestParseRoleSaysWhichThereAre(t *testing.T) {
 	}
 }
 
-// The owner of a range of subordinate user ids takes the place of the user in the name. The host in
-// it stays: only an agent says the rest.
+// The owner of a range of subordinate user ids replaces the user in the name. The host in it stays,
+// because only an agent sets the rest.
 func TestTheChargedNameStaysOnItsHost(t *testing.T) {
 	for name, test := range map[string]struct {
 		actor identity.Actor

@@ -33,7 +33,7 @@ type journal struct{ proc.Output }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// environment sets the variables and no others of OpenTelemetry.
+// environment sets these variables of OpenTelemetry and unsets all others.
 func environment(t *testing.T, variables map[string]string) {
 	t.Helper()
 	for _, name := range []string{
@@ -247,7 +247,7 @@ func TestTheSamplerOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestACollectorThatHangsHoldsUpNobody makes more spans than are kept for a collector that takes
+// TestACollectorThatHangsHoldsUpNobody makes more spans than are kept for a collector that accepts
 // connections and never answers.
 func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

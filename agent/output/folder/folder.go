@@ -1,6 +1,6 @@
 // Package folder opens folders of output, and says which files in them are an engine's. The keeper
 // writes output by these rules, and a reader reads by them: a folder may be shared with other
-// users, who put links and files of their own there.
+// users, and these can put their own links and files there.
 //
 // The package is part of a small program: it imports the standard library and golang.org/x/sys
 // alone. Any goroutine may call it.
@@ -45,7 +45,8 @@ func (e *StrangerError) Short() string {
 	return short.Error()
 }
 
-// Check refuses what is no regular file of a user. The error is ErrIrregular or a *StrangerError.
+// Check refuses a file that is not regular, or not of the user. The error is ErrIrregular or a
+// *StrangerError.
 func Check(stat *unix.Stat_t, uid uint32) error {
 	switch {
 	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -117,7 +118,7 @@ func step(dir int, name, element string) (fd int, target string, err error) {
 	default:
 		return -1, "", errors.Join(unix.ENOTDIR, unix.Close(fd))
 	}
-	defer unix.Close(fd)                                               //nolint:errcheck // nothing was written
+	defer unix.Close(fd)
 	if own := uint32(os.Geteuid()); stat.Uid != 0 && stat.Uid != own { //nolint:gosec // a uid
 		return -1, "", &StrangerError{name, stat.Uid, own}
 	}

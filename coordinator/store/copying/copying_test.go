@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// now is some time after the allocations of storetest.Typical have ended.
+// now is a time after the end of the allocations of storetest.Typical.
 var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 
 const live, ended = 2500, 2300 // more than two pages each
@@ -228,7 +228,7 @@ func wantRefusal(t *testing.T, err error, want store.Refusal) {
 	t.Log(err)
 }
 
-// A source that is led while it is copied is noticed, and the copy not finished.
+// A leader of the source during the copy is detected, and the copy is not finished.
 func TestSourceInUse(t *testing.T) {
 	kinds := places(t)
 	from, to := kinds["database"](), kinds["file"]()
@@ -253,8 +253,8 @@ func TestSourceInUse(t *testing.T) {
 	wantRefused(t, from, store.InUse)
 }
 
-// A store that waits for the target cannot take it half copied, and does not block the copy. The
-// copy is another store than the one that it has opened: it takes a new start.
+// A store that waits for the target cannot open it half copied, and does not block the copy. The
+// copy is not the store that it waited for: it needs a new start.
 func TestCoordinatorBesideCopy(t *testing.T) {
 	kinds := places(t)
 	from, to := kinds["file"](), kinds["database"]()

@@ -137,8 +137,8 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 	}
 }
 
-// A file system that hangs holds the start no longer than a few seconds, and is named. When it
-// answers, the address is read.
+// A file system that hangs delays the start by only a few seconds, and is named. When it answers,
+// the address is read.
 func TestAFileOfTheAddressThatHangsIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ parameter, variable, path string }{
 		"passfile":      {"passfile=/nfs/p%61ss", "", "/nfs/pass"},
@@ -190,8 +190,8 @@ func TestAFileOfTheAddressThatHangsIsNamed(t *testing.T) {
 }
 
 // The password of the role changes, in the address's own file or in the file of passwords, and the
-// server is restarted: all connections are made again. A file that is wrong for a while does not
-// end what works.
+// server restarts: all connections are made again. A file that is temporarily wrong does not break
+// working connections.
 func TestThePasswordChanges(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{Password: "one"})
 	for _, from := range []string{"the file of the address", "passfile"} {
@@ -252,8 +252,8 @@ func TestThePasswordChanges(t *testing.T) {
 	}
 }
 
-// The address names another database after a while, as after a change in DNS or a failover to a
-// server that somebody has set up anew: no connection to it is used.
+// The address later names another database, as after a change in DNS or a failover to a server that
+// was newly set up: no connection to it is used.
 func TestAnotherStoreAnswers(t *testing.T) {
 	for name, other := range map[string]func(t *testing.T) string{
 		"another store": func(t *testing.T) string {

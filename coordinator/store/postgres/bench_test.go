@@ -70,7 +70,7 @@ func benchmarkCommit(b *testing.B, n int) {
 	b.ReportMetric(float64(commits*n)/totals[1].Seconds(), "file-rows/s")
 }
 
-// BenchmarkCheckEpoch is what a batch without rows costs.
+// BenchmarkCheckEpoch measures a batch without rows.
 func BenchmarkCheckEpoch(b *testing.B) {
 	s := opened(b, emptySchema(b))
 	meta, err := s.Lead(b.Context(), 0)

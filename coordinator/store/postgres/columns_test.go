@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// What the types of columns hold, and NULL, too, in case somebody has dropped that constraint.
+// Any value of each column's type, including NULL, in case a user has dropped that constraint.
 func TestGarbageInAnyColumnKeepsNobodyFromLeading(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	execute := func(statement string) error {

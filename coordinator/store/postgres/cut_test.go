@@ -80,7 +80,7 @@ func (c *cutter) serve(client net.Conn) {
 		if cut != nil {
 			cutting.Store(true) // the answer is not passed on
 			cut(buffer[:n], server, answered)
-			// Only now: a client that is cut off asks the server to cancel what it was doing.
+			// Only now: a client that is cut off asks the server to cancel its query.
 			client.Close()
 			close(c.over)
 			return

@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// verify takes the lead and checks that the store is at a revision between the two, in all of its
-// rows: ten allocations that every batch moves, and one more for each batch.
+// verify takes the lead and checks that all rows of the store have a revision between the two: ten
+// allocations that every batch changes, and one more for each batch.
 func verify(t *testing.T, s *Store, least, most uint64) (epoch, revision uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -154,8 +154,8 @@ func waitForRevision(t *testing.T, s *Store, revision uint64) {
 	}
 }
 
-// A server that stops answering: the commit is given up with an unknown outcome, and the next
-// leadership tells.
+// A server stops answering: the commit is abandoned with an unknown outcome, which the next
+// leadership finds out.
 func TestServerPauses(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, epoch := started(t, server.DSN("postgres"))
@@ -181,8 +181,8 @@ func TestServerPauses(t *testing.T) {
 	}
 }
 
-// A commit that waits behind a lock when its caller gives up, its session is ended, or its wait
-// for a standby is.
+// A commit waits for a lock when its caller cancels it, its session is ended, or its wait for a
+// standby is ended.
 func TestCommitHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  string // what an administrator does to the session
@@ -233,8 +233,8 @@ func TestCommitHangs(t *testing.T) {
 	}
 }
 
-// A server that was told to stop waiting for its standby has committed with a warning: that is not
-// an acknowledgement.
+// A server that no longer waits for its standby commits with a warning: that is not an
+// acknowledgement.
 func TestStandbyIsMissing(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, epoch := started(t, server.DSN("postgres", "application_name=waits"))
@@ -265,7 +265,7 @@ func TestStandbyIsMissing(t *testing.T) {
 	wantUnknown(t, s, epoch, <-done)
 }
 
-// A failure that the server reports before the commit is known: nothing of the batch is there.
+// A failure that the server reports before the commit is known: the store has no part of the batch.
 func TestFailuresThatAreKnown(t *testing.T) {
 	dsn := emptySchema(t)
 	s, epoch := started(t, dsn)
@@ -293,7 +293,8 @@ func TestFailuresThatAreKnown(t *testing.T) {
 	}
 }
 
-// What an agent may report is stored, whatever PostgreSQL's texts and indexes cannot hold.
+// All valid reports of an agent are stored, even if PostgreSQL's texts and indexes cannot hold
+// them.
 func TestUnusualTexts(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	meta, err := s.Lead(t.Context(), 0)
@@ -318,7 +319,7 @@ func TestUnusualTexts(t *testing.T) {
 }
 
 // A database that was restored to its state of an hour ago deposes its leader, even if the same
-// epoch is given out again.
+// epoch is issued again.
 func TestRestoredBackup(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	dsn := server.DSN("postgres")

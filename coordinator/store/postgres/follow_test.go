@@ -46,8 +46,8 @@ func followed(t *testing.T, s *Store, since store.Mark) store.Followed {
 	return f
 }
 
-// What a version has committed that keeps no records is a gap: while it leads nothing names the
-// state of the store, and afterwards nothing leads on from what was read before.
+// Commits of a version without records are a gap: while it leads there is no record of the store's
+// state, and a later leader does not continue from an earlier read.
 func TestWhatAnOlderVersionHasCommittedIsAGap(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 3)
@@ -76,7 +76,7 @@ func TestWhatAnOlderVersionHasCommittedIsAGap(t *testing.T) {
 	}
 }
 
-// A commit that does not raise the sequence has no record. Nothing leads over it.
+// A commit that does not raise the sequence has no record. Reads of changes stop at that gap.
 func TestACommitWithoutARecordIsAGap(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	epoch := fill(t, s, 3)
@@ -90,7 +90,7 @@ func TestACommitWithoutARecordIsAGap(t *testing.T) {
 	}
 }
 
-// A row that is set aside was taken out by no commit. Nothing leads over it.
+// No commit removed a row that was set aside. Reads of changes stop at that gap.
 func TestWhatIsSetAsideIsAGap(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 3)
@@ -109,7 +109,7 @@ func TestWhatIsSetAsideIsAGap(t *testing.T) {
 	}
 }
 
-// A leadership whose records cannot be begun begins all the same. Its first commit has a record.
+// A leadership that cannot begin its records begins nevertheless. Its first commit has a record.
 func TestALeadershipBeginsWithoutRecords(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 3)
@@ -128,8 +128,8 @@ func TestALeadershipBeginsWithoutRecords(t *testing.T) {
 	}
 }
 
-// What earlier leaderships have recorded is removed when one begins, and from then on in steps.
-// What is later than the store's state does not stand in the way.
+// The records of earlier leaderships are removed at the beginning of a leadership, and later in
+// steps. Records that are later than the store's state do no harm.
 func TestRecordsAreBounded(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 1)
@@ -175,7 +175,7 @@ func TestSoManyRecordsAreKept(t *testing.T) {
 	}
 }
 
-// commitOne commits a change of the allocation 1, which leaves a sequence.
+// commitOne commits a change of the allocation 1, with a sequence.
 func commitOne(t *testing.T, s *Store, epoch, sequence uint64) {
 	t.Helper()
 	c := ledger.Changes{Revision: sequence, Transitions: []ledger.Allocation{storetest.Typical(1, ledger.Active, sequence)}}
@@ -184,8 +184,8 @@ func commitOne(t *testing.T, s *Store, epoch, sequence uint64) {
 	}
 }
 
-// A coordinator that stands by is connected for its first commit. If the server ends that
-// connection, it makes another one.
+// A standby keeps a connection for its first commit. If the server ends that connection, it makes
+// another one.
 func TestWhoFollowsIsConnectedForALeadership(t *testing.T) {
 	dsn := emptySchema(t)
 	s, other := opened(t, dsn), opened(t, dsn)

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// A file that an address names may be half written, or not there yet. The text of the address does
-// not get better by itself.
+// A file in an address may be incomplete or missing for a time. The text of the address does not
+// change by itself.
 func TestTheFilesOfAnAddressMayGetBetter(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")

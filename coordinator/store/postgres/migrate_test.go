@@ -70,8 +70,7 @@ func atVersion(t *testing.T, dsn string, version int64) *pgx.Conn {
 	return conn
 }
 
-// filledAt makes a store of an earlier version with so many rows, by hand, as that version would
-// have.
+// filledAt makes a store of an earlier version with n rows, by hand, as that version would have.
 func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 	t.Helper()
 	conn := atVersion(t, dsn, version)

@@ -14,10 +14,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// planRows is how many allocations the plans are made for; of each hundred, one is live.
+// planRows is the number of allocations for the plans; one of each hundred is live.
 const planRows = 100_000
 
-// filledForPlans makes a table of a month's history, and has the server look at it, or not yet.
+// filledForPlans makes a table of a month's history, with or without the server's statistics.
 func filledForPlans(t *testing.T, analyzed bool) *pgx.Conn {
 	t.Helper()
 	dsn := emptySchema(t)
@@ -51,20 +51,20 @@ func filledForPlans(t *testing.T, analyzed bool) *pgx.Conn {
 	return conn
 }
 
-// No query looks at rows that it does not want: the server finds them by an index, in the order
-// they are wanted in. It may make one plan for all parameters after five for those it was given,
-// so each statement is executed more often than that.
+// No query visits rows outside its result: the server finds them by an index, in the wanted order.
+// It may make one plan for all parameters after five plans for given ones, so each statement is
+// executed more often than that.
 func TestQueriesUseIndexes(t *testing.T) {
 	testPlans(t, filledForPlans(t, true), "")
 }
 
-// The index of the history is used even if the server knows nothing of it yet: a search that sorts
-// all allocations of a host would do for a short history, and not for a long one.
+// The index of the history is used even without the server's statistics: a search that sorts all
+// allocations of a host works for a short history, and not for a long one.
 func TestTheIndexOfTheHistoryIsUsedBeforeAnAnalyze(t *testing.T) {
 	testPlans(t, filledForPlans(t, false), "history_index_pkey")
 }
 
-// testPlans tests the plans of all queries, or of those that use an index.
+// testPlans tests the plans of all queries, or only of those that use an index.
 func testPlans(t *testing.T, conn *pgx.Conn, only string) {
 	t.Helper()
 	const (
@@ -125,7 +125,7 @@ func testPlans(t *testing.T, conn *pgx.Conn, only string) {
 	}
 }
 
-// prepare prepares a statement for explain, in place of the one before.
+// prepare prepares a statement for explain, and replaces the previous one.
 func prepare(t *testing.T, conn *pgx.Conn, query string) {
 	t.Helper()
 	for _, statement := range []string{"DEALLOCATE ALL", "PREPARE plan AS " + query} {

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// A read that is given up while the server is silent keeps no place in the pool, and Close does
-// not wait for what is left of it.
+// A read that is canceled while the server is silent keeps no place in the pool, and Close does not
+// wait for its end.
 func TestReadOfASilentServer(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, _ := started(t, server.DSN("postgres"))
@@ -37,7 +37,7 @@ func TestReadOfASilentServer(t *testing.T) {
 	}
 }
 
-// However many read, there are so many connections and no more; the address may have fewer.
+// Any number of readers share a fixed number of connections; the address may set a lower number.
 func TestReadsAreBounded(t *testing.T) {
 	for parameter, most := range map[string]int32{"": readers, "&pool_max_conns=100": readers, "&pool_max_conns=1": 1} {
 		dsn := emptySchema(t) + parameter
@@ -58,8 +58,7 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection is lost while all others are whole, or every one of them is: the next reads do not
-// notice.
+// One connection, or every one, is lost: the next reads do not fail.
 func TestReadersAreTerminated(t *testing.T) {
 	s, _ := started(t, emptySchema(t)+"&application_name=terminated")
 	for round := range 5 {

@@ -58,8 +58,8 @@ func TestPoolerWithSessions(t *testing.T) {
 	verify(t, other, 2, 2)
 }
 
-// The pooler changes the session behind a connection after the store was opened: nothing is
-// committed on the other session, and the error says what to do.
+// The pooler changes the session of a connection after the store was opened: nothing is committed
+// on the other session, and the error names the remedy.
 func TestSessionChanges(t *testing.T) {
 	for name, change := range map[string]string{
 		"to another": `SELECT set_config('bursar.session', 'other', false)`,
@@ -87,7 +87,7 @@ func TestSessionChanges(t *testing.T) {
 	}
 }
 
-// onWriter runs a statement on the session that commits, as somebody does who shares it.
+// onWriter runs a statement on the session that commits, like another user of that session.
 func onWriter(t *testing.T, s *Store, statement string) {
 	t.Helper()
 	if err := s.writer.use(t.Context(), false, func(conn *pgx.Conn) error {
@@ -98,10 +98,10 @@ func onWriter(t *testing.T, s *Store, statement string) {
 	}
 }
 
-// Whoever shares a session changes its settings: a change that was acknowledged outlives the
-// server all the same.
+// Another user of a session changes its settings: an acknowledged change still survives a crash of
+// the server.
 func TestCommitsRelyOnNoSettingOfTheirSession(t *testing.T) {
-	// Nothing but a commit that waits brings the log to the disk soon.
+	// Only a commit that waits brings the log to the disk soon.
 	server := postgres.Start(t, postgres.Options{Settings: map[string]string{"wal_writer_delay": "10s"}})
 	s, epoch := started(t, server.DSN("postgres"))
 	onWriter(t, s, `SET synchronous_commit = off`)
@@ -120,8 +120,7 @@ func TestCommitsRelyOnNoSettingOfTheirSession(t *testing.T) {
 	verify(t, s, last, last)
 }
 
-// In the transaction of each write, commits wait for what they were told to wait for, and not for
-// less.
+// In the transaction of each write, commits wait for at least as much as they were configured to.
 func TestWritesRaiseSynchronousCommit(t *testing.T) {
 	for setting, want := range map[string]string{"off": "on", "local": "on", "on": "on", "remote_write": "remote_write", "remote_apply": "remote_apply"} {
 		s, _ := started(t, emptySchema(t))

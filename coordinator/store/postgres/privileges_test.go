@@ -9,14 +9,14 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// grants are what docs/operations.md gives a role that may not make tables, in the schema of a
-// database of its own.
+// grants are the permissions in docs/operations.md for a role that may not make tables, in the
+// schema of a separate database.
 const grants = "GRANT USAGE ON SCHEMA public TO granted; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO granted"
 
-// asGranted is an address with the user who has those grants.
+// asGranted returns an address with the user that has those grants.
 func asGranted(dsn string) string { return strings.Replace(dsn, postgres.User+"@", "granted@", 1) }
 
-// migrated makes a database with the tables, and a role of that name that may do nothing in it.
+// migrated makes a database with the tables, and a role of that name without permissions in it.
 func migrated(t *testing.T) (execute func(statements string), dsn string) {
 	t.Helper()
 	name, dsn := emptyDatabase(t)

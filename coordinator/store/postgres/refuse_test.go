@@ -20,8 +20,8 @@ import (
 // secret is the password that no message may show.
 const secret = "s3cr3t/@:x"
 
-// wantRefused opens a store that must be refused, and returns what the message says was found and
-// is wanted.
+// wantRefused opens a store that must be refused, and returns the found and the wanted value in the
+// message.
 func wantRefused(t *testing.T, options Options, want store.Refusal) (found, wanted string) {
 	t.Helper()
 	s, err := Open(t.Context(), options)
@@ -141,7 +141,7 @@ func TestUnsuitableDatabases(t *testing.T) {
 	if found, _ := wantRefused(t, Options{DSN: dsn, Migrate: true}, store.Foreign); !strings.Contains(found, "bookmarks, goose_db_version") {
 		t.Errorf("found %s", found)
 	}
-	// next to the other's tables, in a schema of its own, it is accepted
+	// beside the other's tables, in its own schema, it is accepted
 	execute(foreign, "CREATE SCHEMA bursar")
 	opened(t, dsn+"&search_path=bursar")
 	wantRefused(t, Options{DSN: dsn + "&search_path=nowhere", Migrate: true}, store.Denied)
@@ -220,7 +220,8 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// A session commits durably whatever the server's settings are; what it cannot change is logged.
+// A session commits durably under any settings of the server; unsafe settings that it cannot change
+// are logged.
 func TestUnsafeSettings(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{Settings: map[string]string{
 		"fsync": "off", "synchronous_commit": "off", "default_transaction_isolation": "serializable",
@@ -245,7 +246,7 @@ func TestUnsafeSettings(t *testing.T) {
 	}
 }
 
-// show reads a setting of the session that commits, and of one that reads.
+// show reads a setting of the session for commits, and of one for reads.
 func show(t *testing.T, s *Store, setting string) (writing, reading string) {
 	t.Helper()
 	conn := <-s.writer.turn

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A server that lacks a setting takes no connection on which it is set, so only those that each
-// compatible server has are set without a question.
+// A server refuses a connection that sets a setting unknown to it. So only settings of every
+// compatible server are set without a query.
 func TestASettingThatAServerMayLackIsSetOnlyIfItHasIt(t *testing.T) {
 	everywhere := map[string]bool{"default_transaction_isolation": true, "synchronous_commit": true}
 	set := regexp.MustCompile(`set_config\('(\w+)'`).FindAllStringSubmatch(sessionSQL, -1)

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// shared is the server of all tests that do nothing to a server; each has databases of its own.
+// shared is the server of all tests that do not change a server; each has its own databases.
 var shared struct {
 	*postgres.Server
 
@@ -118,8 +118,8 @@ func opened(tb testing.TB, dsn string) *Store {
 	return s
 }
 
-// fresh makes an empty store, and opens it with what docs/operations.md grants to a role that does
-// not make the tables.
+// fresh makes an empty store, and opens it with the permissions in docs/operations.md for a role
+// that does not make the tables.
 func fresh(t *testing.T) storetest.Opener {
 	t.Helper()
 	dsn := emptySchema(t)
@@ -131,7 +131,7 @@ func fresh(t *testing.T) storetest.Opener {
 	return func(t *testing.T) store.Store { return at(t, dsn) }
 }
 
-// grantTo gives the role of asGranted what docs/operations.md grants.
+// grantTo gives the role of asGranted the permissions in docs/operations.md.
 func grantTo(t *testing.T, dsn string) {
 	t.Helper()
 	if err := shared.Execute(t.Context(), "postgres", strings.ReplaceAll(grants, "public", schemaOf(t, dsn))); err != nil {
@@ -171,7 +171,7 @@ func fill(tb testing.TB, s store.Store, n int) (epoch uint64) {
 	return meta.Epoch
 }
 
-// allocations is a batch of active allocations with ids from first.
+// allocations returns a batch of active allocations with ids from first.
 func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: first + ledger.ID(n) - 1}
 	for i := range n {

@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// workload is what a closed loop of clients commits: each allocates, confirms and releases, so
+// workload makes the commits of a closed loop of clients: each allocates, confirms and releases, so
 // that a third of all transitions inserts a row and a third ends one.
 type workload struct {
 	revision uint64
@@ -67,9 +67,8 @@ func size(b *testing.B, c ledger.Changes) (bytes int) {
 	return bytes
 }
 
-// BenchmarkCommit commits batches and, turn by turn, appends the same number of bytes to a file
-// and syncs it. The ratio is how the rates compare: 1 would be a store that costs nothing apart
-// from the sync.
+// BenchmarkCommit commits batches and, in turn, appends the same number of bytes to a file and
+// syncs it. The ratio compares the rates: 1 would be a store whose only cost is the sync.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkCommit(b, n) })
@@ -148,7 +147,7 @@ func benchmarkRequestIDs(b *testing.B, n int) {
 		s.took += time.Since(begin)
 	}
 	for i, s := range []*side{rising, random} {
-		// The log is never checkpointed, so that its length is what was written.
+		// The log is never checkpointed, so that its length is the number of written bytes.
 		var err error
 		if s.store, err = Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i)), Options{carry: 1 << 30}); err != nil {
 			b.Fatal(err)
@@ -245,7 +244,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkIntact is what each commit pays to know that its files are in their places.
+// BenchmarkIntact measures the check in each commit that the files are in their places.
 func BenchmarkIntact(b *testing.B) {
 	s := at(b, filepath.Join(b.TempDir(), "bursar.db"))
 	defer s.Close()

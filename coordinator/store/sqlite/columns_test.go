@@ -145,8 +145,7 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 	}
 }
 
-// A row of meta cannot be set aside: the error says what is wrong with it, and that a backup is
-// needed.
+// A row of meta cannot be set aside: the error names its fault, and the need for a backup.
 func TestGarbageInMetaIsDamage(t *testing.T) {
 	for _, column := range []string{"store_id", "cluster", "epoch", "sequence", "last_id", "ledger_time"} {
 		path := filepath.Join(t.TempDir(), "bursar.db")

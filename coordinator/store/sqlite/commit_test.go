@@ -62,8 +62,8 @@ func lockOut(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// A failure that SQLite reports before the commit leaves nothing behind, says what it is, and the
-// next epoch goes on.
+// A failure that SQLite reports before the commit changes nothing and is named, and the next epoch
+// continues.
 func TestFailuresThatAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		statement string
@@ -134,8 +134,8 @@ func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
 	}
 }
 
-// What is given up while it is being written is reported as unknown, ends the epoch, and is
-// settled when Lead returns.
+// A write that is abandoned in progress is reported as unknown, ends the epoch, and is settled when
+// Lead returns.
 func TestCommitGivenUp(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -167,7 +167,7 @@ func TestCommitGivenUp(t *testing.T) {
 	wantRows(t, s, 2, 11) // it went on, and Lead waited for it
 }
 
-// A COMMIT that fails for a reason that does not say what reached the disk is reported as unknown.
+// A failed COMMIT whose error leaves open whether the data reached the disk is reported as unknown.
 func TestCommitOfUnknownOutcome(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -185,8 +185,8 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A commit that is being written while the next leadership is taken belongs to the old one, and
-// comes before it.
+// A commit in progress when the next leadership begins belongs to the old one, and precedes the new
+// one.
 func TestWaitingForTheWriter(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -246,7 +246,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 }
 
-// carrying is a new store with a leader that checkpoints its log from so many pages on.
+// carrying returns a new store with a leader that checkpoints its log from so many pages on.
 func carrying(t *testing.T, path string, carry int) (*Store, store.Meta) {
 	t.Helper()
 	s, err := Open(t.Context(), path, Options{carry: carry})
@@ -291,7 +291,7 @@ func TestLogStaysShort(t *testing.T) {
 	}
 }
 
-// Rows that have pages of their own fill the log faster: they count as what they are.
+// Rows with pages of their own fill the log faster: they count with these pages.
 func TestLargeRowsCountAsTheirPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const commits, payload = 20, 100 << 10
@@ -319,7 +319,7 @@ func TestLargeRowsCountAsTheirPages(t *testing.T) {
 	}
 }
 
-// If a long reader has made the log grow, the file is cut again.
+// If a long reader has made the log grow, the file is truncated again.
 func TestTheLogShrinksAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry = 16

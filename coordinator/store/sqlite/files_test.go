@@ -40,7 +40,7 @@ func fill(t testing.TB, s *Store, n int) (epoch uint64) {
 	return meta.Epoch
 }
 
-// allocations is a batch of active allocations with ids from first.
+// allocations returns a batch of active allocations with ids from first.
 func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: first + ledger.ID(n) - 1}
 	for i := range n {
@@ -49,8 +49,8 @@ func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	return c
 }
 
-// wantRefused opens a file that must be refused, and checks that it is left as it was. It returns
-// where it is and what was found.
+// wantRefused opens a file that must be refused, and checks that it is unchanged. It returns the
+// place and the finding.
 func wantRefused(t *testing.T, path string, want store.Refusal) (where, found string) {
 	t.Helper()
 	before, readErr := os.ReadFile(path)
@@ -175,7 +175,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// A row that cannot be read stops the load and is named, whatever came of checking the file.
+// An unreadable row stops the load and is named, whether or not the check of the file found it.
 func TestDamagedRow(t *testing.T) {
 	for name, statement := range map[string]string{
 		"no message":       `UPDATE allocation SET payload = x'ffff' WHERE id = 7`,
@@ -212,8 +212,8 @@ func TestLargeFileIsOpenedUnchecked(t *testing.T) {
 	s.Close()
 }
 
-// Every place at which the log of a machine that lost power can end: whole batches are there up to
-// it, and none in part.
+// After a power loss the log can end at any place: complete batches up to it are there, and none in
+// part.
 func TestTornLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	s := at(t, path)

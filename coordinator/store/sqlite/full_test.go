@@ -34,7 +34,7 @@ func limitedChild() (isChild bool, err error) {
 	}
 }
 
-// runLimited runs the child and fails the test with what it says.
+// runLimited runs the child and fails the test with its output.
 func runLimited(t *testing.T, how string, attributes *syscall.SysProcAttr) {
 	t.Helper()
 	executable, err := os.Executable()
@@ -49,9 +49,9 @@ func runLimited(t *testing.T, how string, attributes *syscall.SysProcAttr) {
 	}
 }
 
-// A disk that is full, here one of 1 MiB in a namespace of its own: what does not fit is refused,
-// and nothing that was acknowledged is lost; when there is room again, it goes on.
-// (TestFailuresThatAreKnown shows the same where this kernel lets nobody make such a disk.)
+// A full disk, here one of 1 MiB in a separate namespace: writes that do not fit are refused, and
+// no acknowledged write is lost; when there is room again, the store continues.
+// (TestFailuresThatAreKnown shows the same where the kernel does not allow such a disk.)
 func TestFullDisk(t *testing.T) {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -132,8 +132,8 @@ func exceedFileSize(dir string) error {
 	return errors.Join(verify(ctx, s, acknowledged, acknowledged+1), s.Close())
 }
 
-// commitUntilFailure moves ten allocations from revision to revision. It returns the last one that
-// was acknowledged.
+// commitUntilFailure changes ten allocations from revision to revision. It returns the last
+// acknowledged one.
 func commitUntilFailure(ctx context.Context, s *Store) (acknowledged uint64, err error) {
 	meta, err := s.Lead(ctx, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // stranger is another user.
 const stranger = 12345
 
-// precious is a file of root's that a stranger would like to have overwritten.
+// precious is a file of root's that another user would like to overwrite.
 func precious(t *testing.T) (path string, check func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "precious")
@@ -58,7 +58,7 @@ func chown(t *testing.T, uid int, paths ...string) {
 	}
 }
 
-// refused opens a store, which must be refused for what is named, by Check or Guard as by Open.
+// refused opens a store, which must be refused for the named file, by Check or Guard as by Open.
 func refused(t *testing.T, path string, options Options, want ...string) {
 	t.Helper()
 	options.CheckTime = time.Minute
@@ -87,8 +87,8 @@ func refused(t *testing.T, path string, options Options, want ...string) {
 	t.Log(err)
 }
 
-// A user who can make links in the folder must not reach other files through the store, no matter
-// who runs it.
+// A user who can make links in the folder must not reach other files through the store, under any
+// account of the service.
 func TestNoFileOfAStoreIsALink(t *testing.T) {
 	for _, suffix := range []string{".lock", "-wal", "-shm", "-journal"} {
 		for _, there := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
 	refused(t, link, Options{OthersFolder: true}, link+" is owned by uid 12345")
 }
 
-// Root's coordinator keeps no store where another user could put links in its way at any time.
+// Root's coordinator keeps no store where another user could place links.
 func TestRootRefusesAStoreThatOthersCanChange(t *testing.T) {
 	asRoot(t)
 	for name, test := range map[string]struct {
@@ -167,7 +167,7 @@ func TestRootRefusesAStoreThatOthersCanChange(t *testing.T) {
 	})
 }
 
-// Who looks after a service as root opens the store of the service's user, who can use it
+// An administrator opens the store of the service's user as root, and that user can use it
 // afterwards: no file of root's stays.
 func TestRootLooksAfterTheStoreOfAnotherUser(t *testing.T) {
 	asRoot(t)

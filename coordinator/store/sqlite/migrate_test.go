@@ -105,8 +105,8 @@ func read(t *testing.T, s *Store, epoch uint64) (c contents) {
 	return c
 }
 
-// A store of an earlier version holds after its migration what one would that this version has
-// written from the start, and takes what that one takes.
+// A migrated store of an earlier version has the same content as a store that this version wrote
+// from the start, and accepts the same commits.
 func TestMigrationForward(t *testing.T) {
 	changes := rowsOfEveryKind(t)
 	latest, err := latestSchema()
@@ -154,7 +154,7 @@ func TestMigrationForward(t *testing.T) {
 	}
 }
 
-// A migration that cannot be done leaves the version before, whole, and the next attempt does it.
+// A failed migration leaves the previous version intact, and the next attempt succeeds.
 func TestMigrationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	earlierVersion(t, path, 1, rowsOfEveryKind(t))
@@ -188,8 +188,7 @@ func TestMigrationFails(t *testing.T) {
 	}
 }
 
-// Who only looks at a store of an earlier version leaves it as it is: it may be the backup for a
-// downgrade.
+// Reading a store of an earlier version leaves it unchanged: it may be the backup for a downgrade.
 func TestSchemaIsKept(t *testing.T) {
 	latest, err := latestSchema()
 	if err != nil {

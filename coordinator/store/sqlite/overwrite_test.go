@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// What was executed is not in the file any more once its row is deleted: neither in free pages, nor
-// in what is left of pages whose rows have moved.
+// After its row is deleted, a command is no longer in the file: neither in free pages, nor in the
+// rest of pages whose rows have moved.
 func TestDeletedLaunchesLeaveNothingInTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	s, meta := carrying(t, path, defaultCarry)

@@ -8,8 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// No query looks at rows that it does not want: SQLite finds them by an index, in the order they
-// are wanted in.
+// No query visits rows outside its result: SQLite finds them by an index, in the wanted order.
 func TestQueriesUseIndexes(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// removals are ways in which a store's files go away under it. Each undoes what it did, as far as
-// that can be done.
+// removals are ways in which a store's files disappear during use. Each undoes its change, as far
+// as possible.
 var removals = map[string]func(t *testing.T, path string) (undo func()){
 	"the folder is removed": func(t *testing.T, path string) func() {
 		must(t, os.RemoveAll(filepath.Dir(path)))
@@ -56,8 +56,8 @@ func wantGone(t *testing.T, what, path string, err error) {
 	}
 }
 
-// Nothing is acknowledged any more, not that nothing changed either, once what is written would
-// not be found again (invariant 4).
+// When written data would not be found again, nothing is acknowledged any more, not even that
+// nothing changed (invariant 4).
 func TestNothingIsAcknowledgedOnceTheFileIsGone(t *testing.T) {
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestNothingIsAcknowledgedOnceTheFileIsGone(t *testing.T) {
 	}
 }
 
-// A second store in the folder that was made again is the only one that acknowledges, and the
-// first one writes nothing to its file.
+// Of two stores, only the second one, in the new folder, acknowledges, and the first one writes
+// nothing to its file.
 func TestOfTwoStoresInOnePlaceOneAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "bursar.db")
 	first := at(t, path)

@@ -26,8 +26,8 @@ func row(id ledger.ID, epoch, revision uint64) store.Batch {
 	}}
 }
 
-// A database that was restored while its leader goes on, or that was replaced by a lagging replica,
-// has the leader's epoch but not its rows.
+// A database that was restored under its leader, or replaced by a lagging replica, has the leader's
+// epoch but not its rows.
 func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	s, epoch := led(t, place)
@@ -43,7 +43,7 @@ func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	}
 }
 
-// A restored store gives out its epochs again. A leader that was paused in the first of two epochs
+// A restored store issues its epochs again. A leader that was paused in the first of two epochs
 // with the same number must not write in the second.
 func TestAnEpochThatIsGivenOutTwice(t *testing.T) {
 	place := storetest.NewMemory("memory")

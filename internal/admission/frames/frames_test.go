@@ -16,8 +16,8 @@ func write(t rapid.TB, f func(*http2.Framer) error) []byte {
 	return out.Bytes()
 }
 
-// However the bytes are cut, each stream begins once, with the end of its first frame's header, and
-// each light frame with the end of its own.
+// For any split of the bytes, each stream begins once, at the end of its first frame's header, and
+// each light frame at the end of its own.
 func TestStreamsAndLightFramesBeginWithTheirHeaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := []byte(http2.ClientPreface)
