@@ -68,7 +68,8 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 		err = s.launcher.Failed(ctx, ledger.LaunchFailed{
 			HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), ID: id, GrantRevision: req.GetGrantRevision(),
 			Reason: cmp.Or(wire.CleanText(result.Failed.GetReason()), "its agent gives no reason"), ErrorOutput: wire.CleanLines(result.Failed.GetErrorOutput()),
-			Fault: wire.FaultFrom(result.Failed.GetFault()),
+			Fault:   wire.FaultFrom(result.Failed.GetFault()),
+			Process: wire.ProcessFrom(result.Failed.GetProcess()),
 		})
 	case *bursarv1.AnswerRequest_Signaled:
 		if err = s.isNewest(ctx, req.GetHostId(), req.GetIncarnation()); err == nil {
@@ -85,15 +86,8 @@ func (s *hostService) Answer(ctx context.Context, req *bursarv1.AnswerRequest) (
 
 // isNewest refuses an agent of an unknown host, and an agent that a newer one has replaced.
 func (s *hostService) isNewest(ctx context.Context, host string, incarnation uint64) error {
-	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
-		h, there := l.Host(host)
-		switch {
-		case !there:
-			return h, &ledger.NotFoundError{What: "host", ID: host}
-		case incarnation < h.Incarnation:
-			return h, &ledger.StaleError{Host: h.ID, What: "incarnation", Got: incarnation, Have: h.Incarnation}
-		}
-		return h, nil
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+		return struct{}{}, l.MayAttach(host, incarnation)
 	})
 	return err
 }

@@ -65,7 +65,7 @@ func (s *engineService) Start(ctx context.Context, req *bursarv1.StartRequest) (
 		a := result.Allocation
 		last = a.ID
 		if !result.Ended {
-			if a, err = s.launcher.Await(ctx, a.ID, isUsable); err != nil {
+			if a, err = s.launcher.Await(ctx, a.ID, launches.IsSettled); err != nil {
 				break
 			}
 			if a.State == ledger.Active {
@@ -111,21 +111,10 @@ func (s *engineService) ended(ctx context.Context, id ledger.ID) (*bursarv1.Star
 	if err != nil {
 		return nil, err
 	}
-	if !wasUsable(&a) {
+	if !launches.WasUsable(&a) {
 		return nil, &startError{a}
 	}
 	return &bursarv1.StartResponse{Allocation: wire.AllocationMessage(&a)}, nil
-}
-
-// wasUsable reports whether an ended engine had begun. If its request has a readiness, the engine
-// must also have been ready.
-func wasUsable(a *ledger.Allocation) bool {
-	launch := a.Launch()
-	if launch == nil || a.Confirmed == 0 {
-		return false
-	}
-	begun := launch.LogDirectory != "" || a.Exit != nil
-	return begun && (a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && !launch.Watched)
 }
 
 // startError reports that an engine did not start.
@@ -150,12 +139,6 @@ func (e *startError) Error() string {
 	return text.String()
 }
 
-// isUsable reports whether the wait is over: the engine can be used, waits for another host, or has
-// ended.
-func isUsable(a *ledger.Allocation) bool {
-	return a.State != ledger.Reserved && (a.State != ledger.Active || isReady(a))
-}
-
 // Wait answers when an engine is ready, the engine has ended, or its main process has ended.
 func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*bursarv1.WaitResponse, error) {
 	id, err := wire.ParseID("id", req.GetId())
@@ -173,7 +156,7 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 	actor := auth.ActorOf(ctx)
 	for {
 		a, err := s.launcher.Await(waiting, id, func(a *ledger.Allocation) bool {
-			return !a.State.Live() || req.GetReady() && isReady(a) || req.GetLeaderEnd() && a.LeaderEnd != nil
+			return !a.State.Live() || req.GetReady() && launches.IsReady(a) || req.GetLeaderEnd() && a.LeaderEnd != nil
 		})
 		switch {
 		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
@@ -197,16 +180,6 @@ func (s *engineService) Wait(ctx context.Context, req *bursarv1.WaitRequest) (*b
 		}
 		id = next
 	}
-}
-
-// isReady reports whether an engine can be used: its phase is ready. An engine without a phase can
-// be used once it is active and its launch, if it has one, is no longer pending.
-func isReady(a *ledger.Allocation) bool {
-	if a.State != ledger.Active {
-		return false
-	}
-	launch := a.Launch()
-	return a.Phase() == ledger.Ready || a.Phase() == ledger.PhaseUnknown && (launch == nil || launch.Row == 0)
 }
 
 // command converts a request with a launch to the ledger's form.

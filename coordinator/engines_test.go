@@ -18,6 +18,7 @@ import (
 
 // orderedAgent is the agent of a host that carries out orders as a test says.
 type orderedAgent struct {
+	process *bursarv1.Process // that was started last
 	*visitor
 
 	host     string
@@ -81,7 +82,8 @@ func (g *orderedAgent) answer(order *bursarv1.LaunchOrder) *bursarv1.AnswerReque
 func (g *orderedAgent) started(t *testing.T, order *bursarv1.LaunchOrder, pid int32) (*bursarv1.AnswerResponse, error) {
 	t.Helper()
 	answer := g.answer(order)
-	answer.Result = &bursarv1.AnswerRequest_Started{Started: &bursarv1.LaunchStarted{Process: &bursarv1.Process{Pid: pid, StartTime: 1}}}
+	g.process = &bursarv1.Process{Pid: pid, StartTime: 1}
+	answer.Result = &bursarv1.AnswerRequest_Started{Started: &bursarv1.LaunchStarted{Process: g.process}}
 	return g.hosts.Answer(t.Context(), answer)
 }
 
@@ -97,7 +99,7 @@ func (g *orderedAgent) begun(t *testing.T, order *bursarv1.LaunchOrder) {
 func (g *orderedAgent) failed(t *testing.T, order *bursarv1.LaunchOrder, reason string) {
 	t.Helper()
 	answer := g.answer(order)
-	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words", Fault: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND}}
+	answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reason, ErrorOutput: "last words", Fault: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_FOUND, Process: g.process}}
 	if _, err := g.hosts.Answer(t.Context(), answer); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/once"
 	"github.com/bursar/bursar/agent/ready"
 	"github.com/bursar/bursar/agent/refusal"
 	"github.com/bursar/bursar/client"
@@ -77,13 +78,16 @@ func (s *Engines) Launch(ctx context.Context, l Launch) (active *bursarv1.Alloca
 		return nil, "", s.launchError(ctx, id, err)
 	}
 	s.keepers.noteKept(id, starting)
-	active, err = s.confirmLaunched(ctx, l, starting)
-	if err == nil {
-		s.output.Begins(id, starting.LogDir, l.User)
-		err = s.mayHaveRun(keeper)
-	}
-	if err == nil {
-		err = s.begin(ctx, l, starting)
+	for steps := (once.Steps{}); !steps.Over(); steps.Done(err) {
+		switch steps.Next() { //nolint:exhaustive // the loop is over at the others
+		case once.Confirm:
+			active, err = s.confirmLaunched(ctx, l, starting)
+		case once.Store:
+			s.output.Begins(id, starting.LogDir, l.User)
+			err = s.mayHaveRun(keeper)
+		case once.Execute:
+			err = s.begin(ctx, l, starting)
+		}
 	}
 	if err != nil {
 		starting.Abandon()
@@ -181,7 +185,7 @@ func (s *Engines) confirmLaunched(ctx context.Context, l Launch, starting *launc
 	}
 	defer done()
 	active, err := l.Coordinator.Confirm(ctx, &bursarv1.ConfirmRequest{
-		Id: id, Entitled: request.GetEntitled(), Process: process, Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(),
+		Id: id, Entitled: request.GetEntitled(), Process: process, Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(), Phase: request.GetPhase(),
 	})
 	if err != nil {
 		s.ForgetRefused(id)

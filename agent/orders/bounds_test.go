@@ -84,8 +84,8 @@ func TestOrdersThatHaveNotBegunEndWithTheAgent(t *testing.T) {
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		if len(heard.answers) != atOnce || len(taker.answers) != atOnce {
-			t.Errorf("%d answers, %d orders are remembered: want %d", len(heard.answers), len(taker.answers), atOnce)
+		if len(heard.answers) != atOnce || taker.taken.Len() != atOnce {
+			t.Errorf("%d answers, %d orders are remembered: want %d", len(heard.answers), taker.taken.Len(), atOnce)
 		}
 	})
 }

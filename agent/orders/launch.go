@@ -24,7 +24,7 @@ const launchPatience = 90 * time.Second
 
 // execute launches the engine of an order. The answer says that it has begun. about takes what is
 // known of it.
-func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about *audited) (*bursarv1.AnswerRequest, error) {
+func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, confirms *confirmer, about *audited) (*bursarv1.AnswerRequest, error) {
 	spec, secrets := &bursarv1.LaunchSpec{}, &bursarv1.LaunchSecrets{}
 	if err := errors.Join(proto.Unmarshal(order.GetSpec(), spec), proto.Unmarshal(order.GetSecrets(), secrets)); err != nil {
 		return nil, errors.New("the order cannot be read: want a coordinator of this version or the one before")
@@ -49,7 +49,7 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, about 
 		return nil, err
 	}
 	_, logs, err := t.Engines.Launch(ctx, engine.Launch{
-		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: &confirmer{t, order},
+		Request: request, Allocation: grant, User: user, CallerUID: noCaller, Caller: grant.GetCaller(), Coordinator: confirms,
 		Script: spec.GetScript(), RequiredVariables: spec.GetRequiredVariables(), RequiredFiles: spec.GetRequiredFiles(), Ready: spec.GetReady(),
 		Unchangeable: len(policy.Programs) > 0,
 	})
@@ -165,13 +165,15 @@ func checkSpec(spec *bursarv1.LaunchSpec) error {
 
 // confirmer confirms the engine of an order.
 type confirmer struct {
-	taker *Taker
-	order *bursarv1.LaunchOrder
+	taker   *Taker
+	order   *bursarv1.LaunchOrder
+	process *bursarv1.Process // that waits to begin; nil: none was started
 }
 
 // Confirm implements engine.Coordinator.
 func (c *confirmer) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Allocation, error) {
 	t := c.taker
+	c.process = request.GetProcess()
 	asOf := t.epoch()
 	answer := t.answer(c.order)
 	answer.Result = &bursarv1.AnswerRequest_Started{Started: &bursarv1.LaunchStarted{Process: request.GetProcess(), Address: request.GetAddress()}}

@@ -2,9 +2,7 @@ package orders
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/hoststate"
 	"github.com/bursar/bursar/agent/loops"
+	"github.com/bursar/bursar/agent/once"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/spelling"
@@ -88,22 +87,14 @@ type Taker struct {
 	signals  chan struct{} // of answers to signals
 	groups   groups
 
-	mu sync.Mutex
-	// answers are those to orders that were taken; nil: the launch is under way. Guarded by mu.
-	answers map[orderKey]*bursarv1.AnswerRequest
-}
-
-// orderKey names the order for one grant.
-type orderKey struct {
-	id       string
-	revision uint64
+	taken *once.Orders[*bursarv1.AnswerRequest]
 }
 
 // New returns a taker that has no stream yet.
 func New(o Options) *Taker {
 	return &Taker{
 		Options: o, underWay: make(chan struct{}, mostUnderWay), slots: make(chan struct{}, atOnce), signals: make(chan struct{}, signalsAtOnce),
-		answers: make(map[orderKey]*bursarv1.AnswerRequest),
+		taken: once.NewOrders[*bursarv1.AnswerRequest](mostDone),
 	}
 }
 
@@ -188,8 +179,8 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 	for stream.Receive() {
 		alive.Reset(silence)
 		message := stream.Msg()
-		if known := t.epoch(); message.GetEpoch() < known {
-			return fmt.Errorf("an order of epoch %d, which is over: %d is known", message.GetEpoch(), known)
+		if err := once.CheckEpoch(message.GetEpoch(), t.epoch()); err != nil {
+			return err //nolint:wrapcheck // says all
 		}
 		switch order := message.GetOrder().(type) {
 		case *bursarv1.AttachResponse_Launch:
@@ -234,35 +225,36 @@ func (t *Taker) begins(ctx context.Context, order *bursarv1.LaunchOrder, launche
 // launch carries out an order once, and answers it. An order that is repeated is answered again.
 // The end of ctx, which is the agent's, ends the wait for a slot, and no launch.
 func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
-	key := orderKey{order.GetAllocationId(), order.GetGrantRevision()}
-	answer, first := t.begin(key)
-	if first {
+	key := once.Key{AllocationID: order.GetAllocationId(), GrantRevision: order.GetGrantRevision()}
+	answer, known := t.taken.Take(key)
+	if known == once.New {
 		select {
 		case t.slots <- struct{}{}:
 			defer func() { <-t.slots }()
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // nothing has begun, and the host has not failed
-			t.forget(key)
+			t.taken.Forget(key)
 			return
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), launchPatience)
 	defer cancel()
-	if !first {
-		if answer != nil {
-			t.tell(ctx, answer)
-		}
+	switch known {
+	case once.UnderWay:
+		return
+	case once.Answered:
+		t.tell(ctx, answer)
 		return
 	}
-	about := &audited{}
-	answer, err := t.execute(ctx, order, about)
-	t.auditLaunch(key.id, about, err)
+	about, confirms := &audited{}, &confirmer{taker: t, order: order}
+	answer, err := t.execute(ctx, order, confirms, about)
+	t.auditLaunch(key.AllocationID, about, err)
 	if err != nil {
 		answer = t.answer(order)
-		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err), Fault: faultOf(err)}}
+		answer.Result = &bursarv1.AnswerRequest_Failed{Failed: &bursarv1.LaunchFailed{Reason: reasonOf(err), Fault: faultOf(err), Process: confirms.process}}
 	}
-	t.end(key, answer)
+	t.taken.Answer(key, answer)
 	t.tell(ctx, answer)
 }
 
@@ -283,34 +275,6 @@ func (t *Taker) call(ctx context.Context, answer *bursarv1.AnswerRequest) (*burs
 		}
 		return response, err //nolint:wrapcheck // as above
 	}, backoff.WithContext(newRetry(), ctx))
-}
-
-// begin reports whether an order is new. If it was carried out, the answer is here; nil: it is
-// under way.
-func (t *Taker) begin(key orderKey) (answer *bursarv1.AnswerRequest, first bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if answer, taken := t.answers[key]; taken {
-		return answer, false
-	}
-	t.answers[key] = nil
-	return nil, true
-}
-
-// forget has an order count as new again.
-func (t *Taker) forget(key orderKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.answers, key)
-}
-
-func (t *Taker) end(key orderKey, answer *bursarv1.AnswerRequest) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.answers) >= mostDone { // the oldest are not known: those that are asked for again are few
-		maps.DeleteFunc(t.answers, func(_ orderKey, answer *bursarv1.AnswerRequest) bool { return answer != nil })
-	}
-	t.answers[key] = answer
 }
 
 func (t *Taker) answer(order *bursarv1.LaunchOrder) *bursarv1.AnswerRequest {

@@ -331,7 +331,11 @@ func TestARefusedConfirmationIsAFailedTry(t *testing.T) {
 	r.refuse = connect.NewError(connect.CodeFailedPrecondition, errors.New("it was stopped"))
 	r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}})
 	r.next(t)
-	if answer := r.next(t); !strings.Contains(answer.GetFailed().GetReason(), "it was stopped") {
+	answer := r.next(t)
+	if pid := answer.GetFailed().GetProcess().GetPid(); pid != 7 {
+		t.Errorf("the answer names process %d: want the one that has executed nothing", pid)
+	}
+	if !strings.Contains(answer.GetFailed().GetReason(), "it was stopped") {
 		t.Errorf("%v", answer)
 	}
 }

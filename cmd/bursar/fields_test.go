@@ -59,7 +59,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed. request.limit request.name"},
 		"run": {
 			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}, &bursarv1.StartRequest{}},
-			"async confirms_process streamed. id command[ request.async request.confirms_process request.streamed. launch.command[ launch.logs.max_bytes launch.logs.keep launch.ready.line.stream logs.max_bytes logs.keep address application_ids[",
+			"async confirms_process streamed. id command[ request.async request.confirms_process request.streamed. launch.command[ launch.logs.max_bytes launch.logs.keep launch.ready.line.stream logs.max_bytes logs.keep phase address application_ids[",
 		},
 		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.launched process.reaper_pid process.reaper_start_time process.limit reaps leader_end. phase phase_reason"},
 		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output process_ended incidents[ measured_peak. measured_peak_source cpu_time"},

@@ -259,7 +259,7 @@ func (l *Ledger) entryDue(e *entry) {
 	case e.WaitDeadline <= l.now:
 		l.becomeExpired(e, ReasonWaited)
 	case !e.present() && e.detached.Add(l.cfg.CallerGrace) <= l.now:
-		e.Forget = true
+		e.Forget = !e.hasExecuted()
 		l.becomeCanceled(e, "its caller did not come back within "+l.cfg.CallerGrace.String())
 	case e.claim != nil:
 		l.endClaim(e)

@@ -36,6 +36,8 @@ type LaunchFailed struct {
 	Reason        string
 	ErrorOutput   string
 	Fault         Fault
+	// Process was started for the launch, and has executed nothing; zero: none was started.
+	Process Process
 }
 
 // retryWait is how long the next try of a launch waits at least for another host, in addition to
@@ -100,6 +102,21 @@ func (l *Ledger) reportedBegun(e *entry, directory string) (changed bool) {
 	return directory != "" && e.Launch() != nil && l.noteBegun(e, directory)
 }
 
+// MayAttach refuses an agent that wants to take orders for a host, unless it is the one that is
+// registered, or a later one.
+//
+// Errors: *NotFoundError and *StaleError.
+func (l *Ledger) MayAttach(hostID string, incarnation uint64) error {
+	h := l.hosts[hostID]
+	switch {
+	case h == nil:
+		return &NotFoundError{What: "host", ID: hostID}
+	case incarnation < h.Incarnation:
+		return &StaleError{h.ID, "incarnation", incarnation, h.Incarnation}
+	}
+	return nil
+}
+
 // launchOn finds the entry of a launch on a host. The error is a *StaleError if an earlier agent of
 // the host asks.
 func (l *Ledger) launchOn(hostID string, incarnation uint64, id ID) (*entry, error) {
@@ -155,11 +172,12 @@ func (l *Ledger) FailLaunch(now Instant, c LaunchFailed) (Allocation, error) {
 	return l.lastTransition(), nil
 }
 
-// mayNotBegin reports whether a report of a failed try can be about an active engine. Its agent has
-// started the engine, and can find that the program cannot be executed. A coordinator knows only
-// that its orders were not taken, which an agent's answer to an earlier order contradicts.
+// mayNotBegin reports whether a report of a failed try can be about an active engine. The agent
+// that has started its process can find that the program cannot be executed. A coordinator knows
+// only that its orders were not taken, and a later agent of the host only that it could not carry
+// one out: both say nothing of a process that was confirmed before.
 func (e *entry) mayNotBegin(c *LaunchFailed) bool {
-	return c.Incarnation != 0 && e.Process.Launched && e.waitsToBegin()
+	return c.Process.PID != 0 && sameProcess(e.Process, c.Process) && e.Process.Launched && e.waitsToBegin()
 }
 
 func notStarted(t *Try) string { return "not started on host " + t.HostID + ": " + t.Reason }
@@ -177,6 +195,11 @@ func (e *entry) mayTryAgain(t *Try) bool {
 	}
 	return launch.Watched && e.Phase() != Ready && e.executedTries() < int(launch.Retries)
 }
+
+// hasExecuted reports whether a try before this one has begun an engine of the request. Its id is
+// remembered then, also if the request ends without an engine: its caller could otherwise have more
+// engines begin than the request has retries, by the same id.
+func (e *entry) hasExecuted() bool { return e.Launch() != nil && e.executedTries() > 0 }
 
 // executedTries is how many tries have begun their engine.
 func (e *entry) executedTries() (n int) {

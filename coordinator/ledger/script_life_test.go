@@ -96,7 +96,8 @@ func (s *script) began(a *arguments) string {
 }
 
 // failed is a report of the host's agent that a try has begun nothing. unsent: the coordinator says
-// that the agent did not take its order.
+// that the agent did not take its order. again: the agent was started again, and could not carry an
+// order out.
 func (s *script) failed(a *arguments) string {
 	id := s.id(a)
 	last := s.last[id]
@@ -107,8 +108,12 @@ func (s *script) failed(a *arguments) string {
 	if a.flag("stale") {
 		c.GrantRevision--
 	}
-	if agent := s.agents[c.HostID]; agent != nil && !a.flag("unsent") {
+	unsent, again := a.flag("unsent"), a.flag("again")
+	if agent := s.agents[c.HostID]; agent != nil && !unsent {
 		c.Incarnation = agent.register.Incarnation
+		if !again {
+			c.Process = last.Process
+		}
 	}
 	if result, err := s.ledger.FailLaunch(s.now, c); err != nil {
 		return problem(err)

@@ -240,7 +240,7 @@ func (l *Ledger) veto(h *host, v Veto) {
 		return
 	}
 	if e.WaitDeadline <= l.now {
-		e.Forget = true // as with every refusal
+		e.Forget = !e.hasExecuted() // as with every refusal
 		l.becomeCanceled(e, reason)
 		return
 	}

@@ -47,11 +47,13 @@ type Hub struct {
 	Attached func(host string, launches bool)
 
 	mu      sync.Mutex
-	streams map[string]*stream // guarded by mu; by host
+	streams map[string]*Stream // guarded by mu; by host
 	closed  error              // guarded by mu; the error for new streams after Close
 }
 
-type stream struct {
+// Stream is that of one agent.
+type Stream struct {
+	host        string
 	incarnation uint64
 	bytes       int // of orders; guarded by the lock of Hub
 	orders      chan *bursarv1.AttachResponse
@@ -59,7 +61,7 @@ type stream struct {
 }
 
 // New makes a hub without streams.
-func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
+func New() *Hub { return &Hub{streams: make(map[string]*Stream)} }
 
 // Attach serves the stream of a host's agent until ctx ends, the stream is cut, or a newer stream
 // replaces it. send must return when ctx has ended. keepAlive is the period of messages without an
@@ -67,11 +69,11 @@ func New() *Hub { return &Hub{streams: make(map[string]*stream)} }
 // Close, of send, or of ctx.
 func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAlive time.Duration, send func(*bursarv1.AttachResponse) error) error {
 	host := from.GetHostId()
-	s, err := h.open(host, from.GetIncarnation())
+	s, err := h.Open(host, from.GetIncarnation())
 	if err != nil {
 		return err
 	}
-	defer h.close(host, s)
+	defer h.Leave(s)
 	if err := send(&bursarv1.AttachResponse{}); err != nil {
 		return err
 	}
@@ -98,14 +100,16 @@ func (h *Hub) Attach(ctx context.Context, from *bursarv1.AttachRequest, keepAliv
 }
 
 // taken subtracts an order's size from the queue.
-func (h *Hub) taken(s *stream, order *bursarv1.AttachResponse) {
+func (h *Hub) taken(s *Stream, order *bursarv1.AttachResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.bytes -= proto.Size(order)
 }
 
-func (h *Hub) open(host string, incarnation uint64) (*stream, error) {
-	s := &stream{incarnation: incarnation, orders: make(chan *bursarv1.AttachResponse, queued), over: make(chan error, 1)}
+// Open opens the stream of a host's agent: the newest one of the newest incarnation counts. Attach
+// serves one. The error is an *OldError, or that of Close.
+func (h *Hub) Open(host string, incarnation uint64) (*Stream, error) {
+	s := &Stream{host: host, incarnation: incarnation, orders: make(chan *bursarv1.AttachResponse, queued), over: make(chan error, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed != nil {
@@ -121,15 +125,33 @@ func (h *Hub) open(host string, incarnation uint64) (*stream, error) {
 	return s, nil
 }
 
-func (h *Hub) close(host string, s *stream) {
+// Leave takes a stream that has ended off the hub.
+func (h *Hub) Leave(s *Stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.streams[host] == s {
-		delete(h.streams, host)
+	if h.streams[s.host] == s {
+		delete(h.streams, s.host)
 	}
 }
 
-func (s *stream) end(why error) {
+// Poll returns the next order of a stream; nil: there is none now. The error says why the stream
+// must end.
+func (h *Hub) Poll(s *Stream) (*bursarv1.AttachResponse, error) {
+	select {
+	case err := <-s.over:
+		return nil, err
+	default:
+	}
+	select {
+	case order := <-s.orders:
+		h.taken(s, order)
+		return order, nil
+	default:
+		return nil, nil //nolint:nilnil // there is none
+	}
+}
+
+func (s *Stream) end(why error) {
 	select {
 	case s.over <- why:
 	default: // it ends already

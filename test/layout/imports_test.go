@@ -32,7 +32,7 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/look", "agent/loops", "agent/output/folder", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/refusal", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/cgroup", "agent/keeper", "agent/look", "agent/loops", "agent/once", "agent/output/folder", "agent/output/offsets", "agent/output/reading", "agent/peak", "agent/policy", "agent/process", "agent/refusal", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch", "agent/hoststate", "agent/machine"},
 		{"agent/output"},
 		{"agent/socket", "agent/contain", "agent/ready"},

@@ -68,6 +68,7 @@ func (l *launching) steps(ecm string) []step {
 	return []step{
 		{of("a script runs in an engine that the agent has started"), l.scriptRuns},
 		{of("the engine is its user's, limited, and has logs"), l.engineIsRight},
+		{of("Bursar shows the engine, its output, and that it is ready"), l.bursarShows},
 		{of("a script that takes too much memory"), l.memoryIsLimited},
 		{of("an engine that is killed is released"), l.engineIsKilled},
 		{of("an engine's script is killed, and the engine goes on"), l.shellIsKilled},
@@ -211,10 +212,6 @@ func (l *launching) engineIsRight(t *testing.T) {
 			t.Errorf("%s is uid %s's, want %s", name, uid, engineAccount)
 		}
 	}
-	// In the ECM's java.io.tmpdir.
-	if left, err := filepath.Glob(filepath.Join(l.h.ecm.dir, "bursar-launch-*")); err != nil || len(left) > 0 {
-		t.Errorf("%v %v: want no folder of an engine's output that another could reach", left, err)
-	}
 	row := l.db.rows("SELECT instance FROM linkis_cg_manager_service_instance WHERE name = 'linkis-cg-engineconn'")
 	suffix, _ := filepath.Rel(filepath.Join(l.h.ecm.dir, "engines"), filepath.Join(folder, "logs"))
 	m, err := l.rest(l.manager, http.MethodPost, "linkisManager/openEngineLog", map[string]any{
@@ -224,6 +221,39 @@ func (l *launching) engineIsRight(t *testing.T) {
 	if text := fmt.Sprint(m.Data); err != nil || m.Status != 0 || !strings.Contains(text, a.GetId()) {
 		t.Errorf("openEngineLog: %v %v: want the engine's log with its ticket %s", m, err, a.GetId())
 	}
+}
+
+// bursarShows: the engine is ready, and the line that a script prints is in its output at the
+// coordinator.
+func (l *launching) bursarShows(t *testing.T) {
+	a, _, _ := l.only()
+	if a.GetPhase() != bursarv1.Phase_PHASE_READY {
+		t.Errorf("the engine's phase is %v: want ready", a.GetPhase())
+	}
+	const line = "shown-by-bursar"
+	if status := l.ends(l.submit("echo " + line)); status != "Succeed" {
+		t.Errorf("the script has ended with %s", status)
+	}
+	eventually(t, "Bursar has the script's line", func() error {
+		text, err := l.output(a.GetId(), bursarv1.OutputStream_OUTPUT_STREAM_STDOUT)
+		if err == nil && !strings.Contains(string(text), line) {
+			err = fmt.Errorf("%d bytes of output", len(text))
+		}
+		return err
+	})
+}
+
+// output reads all that an engine has written to a stream so far, from the coordinator.
+func (l *launching) output(id string, from bursarv1.OutputStream) (text []byte, err error) {
+	answers, err := l.bursar.Engines().Logs(l.t.Context(), &bursarv1.LogsRequest{Id: id, Stream: from})
+	if err != nil {
+		return nil, err
+	}
+	defer answers.Close()
+	for answers.Receive() {
+		text = append(text, answers.Msg().GetData()...)
+	}
+	return text, answers.Err()
 }
 
 // memoryFile reads a file of the cgroup that limits the memory of a process: its name in version 1,

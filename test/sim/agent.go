@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/bursar/bursar/agent/once"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -22,17 +23,20 @@ type agent struct {
 	lastTry time.Time
 	failed  bool // the last try was not answered
 
-	// Of orders: what answers those that were taken, the allocations whose process waits to begin,
-	// and when it has a stream of a leadership.
-	answers   map[orderKey]func()
+	// Of orders: those that were taken, with how they are answered, the allocations whose launch
+	// is under way, and the stream that they come by.
+	taken     *once.Orders[func()]
 	launching map[string]bool
-	attaches  map[uint64]time.Time
+	stream    *attachment // nil: none
 }
 
 // agentDisk is what an agent's process leaves on disk.
 type agentDisk struct {
 	saved       tracker.Snapshot
 	incarnation uint64
+	// keepers are those that must end, by the pid of their engine: they are of launches that are
+	// under way, or have failed.
+	keepers map[int32]*noted
 }
 
 func (a *agent) up() bool { return a.t != nil }
@@ -63,7 +67,9 @@ func (a *agent) boot() {
 		Capacity: m.capacity(), BootID: m.bootID, Incarnation: m.disk.incarnation,
 	}, m.disk.saved))
 	a.syncing = false
-	a.answers, a.launching, a.attaches = make(map[orderKey]func()), make(map[string]bool), make(map[uint64]time.Time)
+	if m.w.starts != nil {
+		a.bootStarts()
+	}
 	a.measure(a.run)
 	a.pump(a.run)
 }
@@ -76,6 +82,7 @@ func (a *agent) crash() {
 	a.machine.w.tellf("%s: agent is killed", a.machine.id)
 	a.t = nil
 	a.run++
+	a.stream = nil
 	a.machine.endHeld()
 }
 
@@ -107,6 +114,9 @@ func (a *agent) measure(run int) {
 		return
 	}
 	m := a.machine
+	if m.w.starts != nil {
+		a.measureStarts()
+	}
 	var usages []tracker.Usage
 	for _, e := range a.t.Engines() {
 		usages = append(usages, m.usage(e))
@@ -134,7 +144,7 @@ func (m *machine) usage(e tracker.Engine) tracker.Usage {
 	u := tracker.Usage{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime()}
 	p := m.processes[e.Process.GetPid()]
 	if p == nil || p.start != e.Process.GetStartTime() || e.Process.GetBootId() != m.bootID {
-		u.Ended = true
+		u.Ended, u.NotBegun = true, m.neverBegan(e)
 		if m.w.truth.of(e.ID).outOfMemory && e.Process.GetBootId() == m.bootID {
 			u.Exit = &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}
 		}
@@ -288,6 +298,14 @@ func (a *agent) allocate(command ledger.AllocateCommand, repeated bool, done fun
 func (a *agent) command(f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error), done func(*bursarv1.Allocation, error)) {
 	a.forward(0, func(c *coord, reply func(answer)) func() {
 		c.on(reply, f)
+		return nil
+	}, func(g *bursarv1.Allocation, _ tracker.Verdict, err error) { done(g, err) })
+}
+
+// sealedCommand is command for one whose answer is sealed.
+func (a *agent) sealedCommand(f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error), done func(*bursarv1.Allocation, error)) {
+	a.forward(0, func(c *coord, reply func(answer)) func() {
+		c.onSealed(reply, f)
 		return nil
 	}, func(g *bursarv1.Allocation, _ tracker.Verdict, err error) { done(g, err) })
 }

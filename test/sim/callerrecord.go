@@ -139,6 +139,9 @@ func (r *callerRecord) record(transitions []ledger.Allocation) {
 			r.pastOf(t.ID.String()).vetoed = true
 		}
 		r.checkOverUseOf(t)
+		if r.w.starts != nil {
+			r.w.starts.record(t)
+		}
 		if r.w.crowd != nil {
 			r.w.crowd.record(t)
 		}

@@ -76,7 +76,7 @@ func (w *World) checkEnd() {
 		w.crowd.checkEnd(l)
 	}
 	if w.starts != nil {
-		w.starts.checkEnd()
+		w.starts.checkEnd(l)
 	}
 	for _, m := range w.hosts {
 		w.checkHostEnd(l, m)

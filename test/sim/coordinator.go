@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/orders"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -97,6 +98,9 @@ type coord struct {
 	ends     durations
 	reported map[ledger.ClusterName]bool // of which there was a report
 	tries    map[ledger.ID]*orderTry     // of orders
+	hub      *orders.Hub                 // has the streams of agents
+	hubOf    uint64                      // the leadership that they are of
+	streams  map[string]*attachment      // those that it has opened and that are open, by host
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -155,7 +159,8 @@ func (c *coord) boot() {
 		s.Quotas = append(slices.Clone(s.Quotas), core.QuotasOfFiles(c.files)...)
 		s.Providers, _ = core.WithFile(s.Providers, c.w.fixed())
 	})
-	c.line, c.tries = make(map[string][]*core.Request), make(map[ledger.ID]*orderTry)
+	c.line, c.tries, c.hub = make(map[string][]*core.Request), make(map[ledger.ID]*orderTry), orders.New()
+	c.streams = make(map[string]*attachment)
 	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}

@@ -33,10 +33,13 @@
 // those whose need drains are granted within a bound, that every hold ends, and that a heartbeat
 // looks at few of them.
 //
-// In a world of starts callers elsewhere start engines (starts.go): coordinators send orders to
-// agents, which are late, lost or repeated, and so are the answers (startorders.go). Agents are
-// killed between any two steps. No engine begins twice, none is left running without a booking, and
-// each Start gets an answer.
+// In a world of starts callers elsewhere start engines (starts.go), many with a readiness and
+// retries: coordinators read what is executed from the store and send orders to agents
+// (startorders.go) by streams, which open late and break (attachment.go). Orders are late, lost or
+// repeated, and so are the answers (startagent.go). Agents are killed between any two steps. No
+// engine begins twice, except as a retry that counts: after one that has ended and of which nobody
+// was told that it was ready. None is left running without a booking, each Start gets an answer,
+// and a launch has its row until it needs no more tries (launchrows.go).
 //
 // The same seed gives the same story. A failure prints it.
 package sim

@@ -29,6 +29,7 @@ type machine struct {
 	boots  int
 
 	processes map[int32]*process
+	launched  map[int32]*process // those that orders have started since the machine was booted
 	nextPID   int32
 	ticks     uint64
 
@@ -51,9 +52,9 @@ type process struct {
 	excess  int64     // touched beyond what it is entitled to
 	busy    bool      // it uses more CPU than that
 	held    bool      // it waits to begin, for its agent
-	mayRun  bool      // its agent has stored that it may have begun
 	dies    time.Time // by itself; zero: when it is told to
 	id      string    // its allocation, for the story
+	started *started  // nil: a launcher has started it
 }
 
 func newMachine(w *World, i int) *machine {
@@ -76,7 +77,7 @@ func (m *machine) boot() {
 	m.boots++
 	m.drawZone()
 	m.bootID = fmt.Sprintf("%s-boot-%d", m.id, m.boots)
-	m.processes = make(map[int32]*process)
+	m.processes, m.launched = make(map[int32]*process), make(map[int32]*process)
 	m.agent.boot()
 	m.touchMemory(m.boots)
 }
@@ -154,9 +155,6 @@ func (m *machine) exit(pid int32, how string) {
 		return
 	}
 	delete(m.processes, pid)
-	if m.w.starts != nil {
-		m.w.starts.ended(p)
-	}
 	m.w.tellf("%s: process %d of %s %s", m.id, pid, p.id, how)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
@@ -73,6 +74,7 @@ func (c *coord) answer(reply func(answer), value any, broken error) {
 type answerTo struct {
 	allocation *bursarv1.Allocation
 	err        error // of the ledger
+	usable     bool  // the engine of a Start can be used, or could before it ended
 }
 
 // allocate serves a request.
@@ -128,7 +130,7 @@ func (c *coord) decide(command ledger.AllocateCommand, pastOf uint64, reply func
 			c.answer(reply, answerTo{err: ask.Err}, nil)
 		case ask.Result.Ended:
 			a, err := c.ended(ask.Result.Allocation.ID)
-			c.answer(reply, answerTo{allocation: a}, err)
+			c.answer(reply, answerTo{allocation: wire.AllocationMessage(&a), usable: launches.WasUsable(&a)}, err)
 		default:
 			c.answer(reply, answerTo{allocation: wire.AllocationMessage(&ask.Result.Allocation)}, nil)
 		}
@@ -147,15 +149,15 @@ func (c *coord) decide(command ledger.AllocateCommand, pastOf uint64, reply func
 }
 
 // ended reads an allocation that has ended.
-func (c *coord) ended(id ledger.ID) (*bursarv1.Allocation, error) {
+func (c *coord) ended(id ledger.ID) (ledger.Allocation, error) {
 	if !c.w.store.reaches(c) {
-		return nil, store.ErrIO
+		return ledger.Allocation{}, store.ErrIO
 	}
 	a, err := c.disk.Get(context.Background(), id)
 	if errors.Is(err, store.ErrNotFound) && c.w.store.known.leadership == c.leadership && !c.w.callers.pastOf(id.String()).undone {
 		c.w.failf(5, "%s is remembered and not stored", id)
 	}
-	return wire.AllocationMessage(&a), err
+	return a, err
 }
 
 // on serves a command on one allocation.
@@ -174,6 +176,22 @@ func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (l
 				c.answer(reply, answerTo{allocation: wire.AllocationMessage(&a)}, nil)
 			}
 		},
+	})
+}
+
+// onSealed is on for a command whose answer has the seal of the coordinator, as that to the report
+// that an engine waits to begin.
+func (c *coord) onSealed(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error)) {
+	var sealed []byte
+	c.on(func(a answer) {
+		if r, ok := a.value.(answerTo); ok && r.allocation != nil {
+			r.allocation.Seal = sealed
+		}
+		reply(a)
+	}, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		a, err := f(l, now)
+		sealed = c.sealer().Seal(&a)
+		return a, err
 	})
 }
 

@@ -80,8 +80,8 @@ func TestSimulationOfStarts(t *testing.T) {
 		return
 	}
 	n := max(1, *seeds/2)
-	if all, _ := playWorlds(t, n, starting); all.Executed < 10*n {
-		t.Errorf("%d engines have begun in %d worlds", all.Executed, n)
+	if all, _ := playWorlds(t, n, starting); all.Executed < 6*n || all.Retried < n/2 || all.Usable < 3*n {
+		t.Errorf("%d engines have begun in %d worlds, %d of them as retries, and %d could be used", all.Executed, n, all.Retried, all.Usable)
 	}
 }
 
@@ -161,6 +161,8 @@ func (t *Tally) add(other Tally) {
 	t.Drained += other.Drained
 	t.Hidden += other.Hidden
 	t.Executed += other.Executed
+	t.Retried += other.Retried
+	t.Usable += other.Usable
 }
 
 // TestSameSeedSameStory holds that a failure can be played again.

@@ -1,41 +1,28 @@
 package sim
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/launches"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Times of orders, as those of coordinator/launches and agent/orders, shorter.
+// Times of orders, as those of coordinator/launches, shorter.
 const (
 	orderAgain     = 2 * time.Second // an order that was not answered is sent again
 	attachPatience = 3 * time.Second // for the agent of a grant to be attached
-	grantPatience  = 4 * time.Second // for a grant to come with the agent's own heartbeat
-	orderPatience  = 15 * time.Second
+	againPatience  = 5 * time.Second // for a host, if the launch has failed on another one
 )
-
-// orderKey names the order for one grant.
-type orderKey struct {
-	id       string
-	revision uint64
-}
-
-// order is an order to launch an engine.
-type order struct {
-	orderKey
-
-	request string // the request id, for the record
-	memory  int64
-	epoch   uint64
-}
 
 // orderTry is what a coordinator knows of the order for one grant, in one leadership.
 type orderTry struct {
-	orderKey
-
+	grant      uint64 // its revision
 	leadership uint64
 	since      time.Time
 	sent       time.Time // zero: never
@@ -44,6 +31,10 @@ type orderTry struct {
 // sendOrders sends the orders of grants that are durable, again and again until the engine has
 // begun. It gives a grant up if its agent was never attached.
 func (c *coord) sendOrders() {
+	if !c.core.Leading() || c.hubOf != c.leadership {
+		c.hub.Cut(core.ErrNotLeading)
+		c.hubOf = c.leadership
+	}
 	if !c.core.Leading() || c.stopping {
 		return
 	}
@@ -57,220 +48,112 @@ func (c *coord) sendOrders() {
 	})
 	for i := range due {
 		a := &due[i]
-		key := orderKey{a.ID.String(), a.GrantRevision}
 		try := c.tries[a.ID]
-		if try == nil || try.orderKey != key || try.leadership != c.leadership {
-			try = &orderTry{orderKey: key, leadership: c.leadership, since: w.now}
+		if try == nil || try.grant != a.GrantRevision || try.leadership != c.leadership {
+			try = &orderTry{grant: a.GrantRevision, leadership: c.leadership, since: w.now}
 			c.tries[a.ID] = try
 		}
-		m := w.machine(a.HostID)
-		switch attached := m.agent.attached(c); {
+		switch attached := c.hub.IsAttached(a.HostID); {
 		case attached && w.now.Sub(try.sent) >= orderAgain:
 			try.sent = w.now
-			c.sendOrder(m, order{key, a.RequestID, a.Entitled.Memory(), c.core.Meta().Epoch})
+			c.sendOrder(a)
 		case !attached && try.sent.IsZero() && w.now.Sub(try.since) >= attachPatience:
-			c.tellf("the agent of %s is not attached: %s is tried elsewhere", m.id, a.ID)
-			failed := ledger.LaunchFailed{HostID: a.HostID, ID: a.ID, GrantRevision: a.GrantRevision, Reason: "its agent takes no orders"}
-			c.do(&core.Call{Done: func(error) {}, Do: core.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.FailLaunch(now, failed) })})
-			return // the ledger has changed
+			try.sent = w.now
+			c.giveUp(a)
 		}
 	}
 }
 
-// sendOrder brings an order to an agent: late, lost, or twice.
-func (c *coord) sendOrder(m *machine, o order) {
-	w := c.w
-	deliver := func() {
-		if m.link.reaches(c) {
-			m.agent.take(o)
+// giveUp has a launch tried elsewhere, after a while in which the coordinator is busy: its agent
+// may have taken the order of another leader meanwhile.
+func (c *coord) giveUp(a *ledger.Allocation) {
+	failed := ledger.LaunchFailed{HostID: a.HostID, ID: a.ID, GrantRevision: a.GrantRevision, Reason: "its agent takes no orders"}
+	c.then(c.w.latency()+c.w.between(0, 2*time.Second), func() {
+		c.tellf("the agent of %s is not attached: %s is tried elsewhere", failed.HostID, failed.ID)
+		c.do(&core.Call{Done: func(error) {}, Do: core.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.FailLaunch(now, failed) })})
+	})
+}
+
+// sendOrder reads what is to be executed, and gives the order to the stream of the host's agent.
+func (c *coord) sendOrder(a *ledger.Allocation) {
+	id, request, grant, row, host := a.ID, a.RequestID, a.GrantRevision, a.Launch().Row, a.HostID
+	disk, epoch, leadership := c.disk, c.core.Meta().Epoch, c.leadership
+	var spec []byte
+	var err error
+	c.w.store.exchange(c, func() { spec, err = disk.Launch(context.Background(), row) }, func() {
+		if !c.core.Leading() || c.leadership != leadership {
+			return
 		}
-	}
-	if w.drops() {
-		c.tellf("an order for %s is lost", o.id)
-	} else {
-		w.after(w.latency(), "", deliver)
-	}
-	if !w.calm && w.chance(8) {
-		w.after(w.between(0, 30*time.Second), "", deliver)
-	}
-}
-
-// attached reports whether the agent has a stream from a coordinator that leads: some time after
-// either has begun.
-func (a *agent) attached(c *coord) bool {
-	if !a.up() || !a.machine.link.reaches(c) {
-		return false
-	}
-	w := a.machine.w
-	at, known := a.attaches[c.leadership]
-	if !known {
-		at = w.now.Add(w.between(0, time.Second))
-		if !w.calm && w.chance(4) {
-			at = w.now.Add(w.between(0, 3*attachPatience))
-		}
-		a.attaches[c.leadership] = at
-	}
-	return !w.now.Before(at)
-}
-
-// taken is an order that an agent carries out.
-type taken struct {
-	order
-
-	a        *agent
-	run      int // of the agent
-	deadline time.Time
-	process  *process
-	boot     int
-}
-
-// take takes an order, once. One that is repeated gets the answer of before.
-func (a *agent) take(o order) {
-	if !a.up() || o.epoch < a.t.Epoch() {
-		return
-	}
-	if answer, known := a.answers[o.orderKey]; known {
-		if answer != nil {
-			answer()
-		}
-		return
-	}
-	a.answers[o.orderKey] = nil
-	(&taken{order: o, a: a, run: a.run, deadline: a.machine.w.now.Add(grantPatience)}).grant()
-}
-
-// then goes on after a moment, unless the agent was killed meanwhile: between any two steps.
-func (t *taken) then(d time.Duration, do func()) {
-	t.a.machine.w.after(d, "", func() {
-		if t.a.run == t.run {
-			do()
+		now, live := c.core.Ledger().Get(id)
+		isDue := live && now.State == ledger.Reserved && now.GrantRevision == grant && leadership == c.w.store.known.leadership
+		switch {
+		case errors.Is(err, store.ErrNotFound) && isDue:
+			c.w.failf(startsInvariant, "%s waits to be launched, and its row is not stored", id)
+		case err != nil:
+		case !bytes.Equal(spec, c.w.starts.asked[request].command.Launch.Spec):
+			c.w.failf(startsInvariant, "%s has the row of another launch: %q", id, spec)
+		default:
+			c.hub.Send(host, &bursarv1.AttachResponse{Epoch: epoch, Order: &bursarv1.AttachResponse_Launch{Launch: &bursarv1.LaunchOrder{
+				AllocationId: id.String(), GrantRevision: grant, Spec: spec,
+			}}})
 		}
 	})
 }
 
-// grant waits for the reservation that comes with the agent's own heartbeat, and starts the
-// process, which waits.
-func (t *taken) grant() {
-	g, held := t.a.t.Get(t.id)
-	_, vetoed := t.a.t.Veto(t.id)
-	w := t.a.machine.w
-	switch {
-	case vetoed:
-		t.fail("vetoed")
-	case held && g.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED:
-		t.fail("it is " + g.GetState().String())
-	case held && g.GetLaunch() == nil:
-		w.failf(startsInvariant, "%s: the grant of %s came without its launch", t.a.machine.id, t.id)
-	case held && t.a.launching[t.id]: // another order's process waits
-		fallthrough
-	case !held && w.now.Before(t.deadline):
-		t.then(200*time.Millisecond, t.grant)
-	case !held:
-		t.fail("its grant did not come")
-	default:
-		t.a.launching[t.id] = true
-		t.deadline, t.boot = w.now.Add(orderPatience), t.a.machine.boots
-		t.process = t.a.machine.spawn(t.id, max(t.memory, mib))
-		t.process.held = true
-		t.then(w.latency(), t.started)
-	}
-}
-
-// started has the engine confirmed: once that is durable, it may begin.
-func (t *taken) started() {
-	m := t.a.machine
-	t.a.show(t.id, t.process)
-	id, _ := ledger.ParseID(t.id)
-	report := ledger.LaunchStarted{
-		HostID: m.id, Incarnation: m.disk.incarnation, ID: id, GrantRevision: t.revision,
-		Process: ledger.Process{PID: t.process.pid, StartTime: t.process.start, BootID: m.bootID, Verified: true, Launched: true},
-	}
-	t.a.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		return l.StartLaunch(now, report)
-	},
-		func(_ *bursarv1.Allocation, err error) {
-			switch {
-			case t.a.run != t.run:
-			case err == nil:
-				t.then(m.w.latency(), t.store)
-			case errors.Is(err, errUnavailable) && m.w.now.Before(t.deadline):
-				t.then(300*time.Millisecond, t.started)
+// startEngine serves a Start: it makes the request, and answers when its engine can be used or has
+// ended.
+func (c *coord) startEngine(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
+	gone, leave := false, func() {}
+	leadership := c.leadership
+	var again func()
+	again = func() {
+		leave = c.allocate(command, func(a answer) {
+			command.Wait = max(command.Wait, againPatience) // from now on another try may follow
+			r, ok := a.value.(answerTo)
+			if a.broken != nil || !ok || r.err != nil {
+				reply(a)
+				return
+			}
+			switch r.allocation.GetState() {
+			case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
+				c.await(r.allocation.GetId(), func() bool { return gone || !c.core.Leading() || c.leadership != leadership }, reply, again)
 			default:
-				m.exit(t.process.pid, "is ended before it has begun")
-				t.fail("it could not be confirmed")
+				reply(a)
 			}
 		})
-}
-
-// store makes durable that the engine may have run.
-func (t *taken) store() {
-	if t.lives() {
-		t.process.mayRun = true
-	}
-	t.then(t.a.machine.w.latency(), t.execute)
-}
-
-// lives reports whether the process that waits is there.
-func (t *taken) lives() bool {
-	m := t.a.machine
-	return m.boots == t.boot && m.processes[t.process.pid] == t.process
-}
-
-// execute lets the engine begin.
-func (t *taken) execute() {
-	m := t.a.machine
-	if !t.lives() {
-		t.fail("its process has ended")
-		return
-	}
-	t.process.held = false
-	t.process.dies = m.w.now.Add(m.w.between(time.Second, 30*time.Second))
-	m.w.starts.execute(m, t.process, t.request)
-	t.a.t.SetBegun(t.id, "/log/"+t.id, false)
-	t.a.save()
-	t.then(m.w.latency(), t.begun)
-}
-
-func (t *taken) begun() {
-	m := t.a.machine
-	id, _ := ledger.ParseID(t.id)
-	report := ledger.LaunchBegun{HostID: m.id, Incarnation: m.disk.incarnation, ID: id, LogDirectory: "/log/" + t.id}
-	t.end(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		return l.BeginLaunch(now, report)
-	})
-}
-
-func (t *taken) fail(reason string) {
-	m := t.a.machine
-	id, _ := ledger.ParseID(t.id)
-	report := ledger.LaunchFailed{HostID: m.id, Incarnation: m.disk.incarnation, ID: id, GrantRevision: t.revision, Reason: reason}
-	m.w.tellf("%s: an order for %s fails: %s", m.id, t.id, reason)
-	t.end(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		return l.FailLaunch(now, report)
-	})
-}
-
-// end answers the order, and again if the order is repeated.
-func (t *taken) end(report func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error)) {
-	delete(t.a.launching, t.id)
-	t.deadline = t.a.machine.w.now.Add(orderPatience)
-	var tell func()
-	tell = func() {
-		t.a.command(report, func(_ *bursarv1.Allocation, err error) {
-			if t.a.run == t.run && errors.Is(err, errUnavailable) && t.a.machine.w.now.Before(t.deadline) {
-				t.then(300*time.Millisecond, tell)
-			}
-		})
-	}
-	t.a.answers[t.orderKey] = tell
-	tell()
-}
-
-// endHeld ends the processes that wait for an agent that was killed: nobody lets them begin.
-func (m *machine) endHeld() {
-	for _, pid := range m.pids() {
-		if m.processes[pid].held {
-			m.exit(pid, "ends with its agent, and has not begun")
+		if leave == nil {
+			leave = func() {}
 		}
 	}
+	again()
+	return func() {
+		gone = true
+		leave()
+	}
+}
+
+// await looks until a Start waits for nothing more of an allocation. again asks anew: it has ended,
+// or waits for another host.
+func (c *coord) await(id string, over func() bool, reply func(answer), again func()) {
+	c.then(100*time.Millisecond, func() {
+		if over() {
+			reply(answer{broken: core.ErrNotLeading})
+			return
+		}
+		number, _ := ledger.ParseID(id)
+		a, live := c.core.Ledger().Get(number)
+		switch {
+		case live && (a.Revision > c.durable || !launches.IsSettled(&a)):
+			c.await(id, over, reply, again)
+		case live && a.State == ledger.Active:
+			c.on(func(now answer) {
+				r, _ := now.value.(answerTo)
+				r.usable = true
+				now.value = r
+				reply(now)
+			}, func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) { return a, nil })
+		default:
+			again()
+		}
+	})
 }

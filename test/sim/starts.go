@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
@@ -20,8 +19,10 @@ const startsInvariant = 14
 // starts are the engines of callers elsewhere, and what really became of them.
 type starts struct {
 	w        *World
+	mayRun   map[string]bool        // the allocations of whose engines it was stored that they may have begun
 	executed map[string]int         // how often the engine of an allocation has begun
-	running  map[string][]*process  // of a request
+	tries    map[string][]*process  // that have begun, by request
+	ready    map[string]string      // the allocation whose engine is stored as ready, by request
 	asked    map[string]*startCall  // by request id
 	answered map[string]startAnswer // by request id
 }
@@ -47,7 +48,10 @@ type starter struct {
 }
 
 func newStarts(w *World) *starts {
-	return &starts{w: w, executed: make(map[string]int), running: make(map[string][]*process), asked: make(map[string]*startCall), answered: make(map[string]startAnswer)}
+	return &starts{
+		w: w, mayRun: make(map[string]bool), executed: make(map[string]int), tries: make(map[string][]*process), ready: make(map[string]string),
+		asked: make(map[string]*startCall), answered: make(map[string]startAnswer),
+	}
 }
 
 func (s *starts) launch() {
@@ -72,15 +76,30 @@ func (l *starter) next() {
 			Labels:   label.Of("user", "u1", "creator", "shell", "team", "t1"),
 			Resource: resource.Resource{Vector: resource.Vector{}.WithMemory((1 + w.rng.Int64N(8)) * 64 * mib)},
 			Wait:     w.between(0, 10*time.Second),
-			Launch:   &ledger.LaunchRequest{Account: "etl", Program: "job", Spec: []byte("what is executed")},
+			Launch:   &ledger.LaunchRequest{Account: "etl", Program: "job"},
 		}}
+		call.drawReadiness()
 		if w.chance(4) {
 			call.command.Wishes = &ledger.Wishes{Host: w.anyHost().id}
 		}
 		l.s.asked[call.command.RequestID] = call
-		w.tellf("%s starts %s", l.name, call.command.RequestID)
+		w.tellf("%s starts %s, %s, retries %d", l.name, call.command.RequestID, call.command.Launch.Spec, call.command.Launch.Retries)
 		call.ask()
+		if w.chance(8) {
+			w.after(w.between(0, 10*time.Second), "", call.cancel)
+		}
 	})
+}
+
+// drawReadiness gives two of three requests a readiness, and most of these retries.
+func (call *startCall) drawReadiness() {
+	w, launch := call.starter.s.w, call.command.Launch
+	launch.Watched = !w.chance(3)
+	launch.Spec = []byte(call.command.RequestID)
+	if launch.Watched {
+		launch.Spec = append(launch.Spec, readySuffix...)
+		launch.Retries = int32(w.rng.IntN(3)) //nolint:gosec // 0 to 2
+	}
 }
 
 // ask calls Start, and again until it is answered.
@@ -104,109 +123,136 @@ func (call *startCall) ask() {
 	})
 }
 
-// answer takes the answer of a Start.
+// cancel wants the engine to end, whether or not that arrives.
+func (call *startCall) cancel() {
+	call.starter.s.w.tellf("%s cancels %s", call.starter.name, call.command.RequestID)
+	call.starter.link.call(0, func(c *coord, reply func(answer)) func() {
+		c.on(reply, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+			return l.Cancel(now, ledger.CancelCommand{Actor: call.command.Actor, RequestID: call.command.RequestID})
+		})
+		return nil
+	}, func(any) {})
+}
+
+// answer takes the answer of a Start. It holds that an engine that can be used has begun, once,
+// and has become ready.
 func (s *starts) answer(call *startCall, r answerTo) {
 	id := call.command.RequestID
-	now := startAnswer{r.allocation.GetId(), r.err == nil && r.allocation.GetLaunch().GetLogDirectory() != ""}
-	s.w.tellf("%s: %s is answered: %s %s %v", call.starter.name, id, now.id, r.allocation.GetState(), r.err)
+	now := startAnswer{r.allocation.GetId(), r.err == nil && r.usable}
+	s.w.tellf("%s: %s is answered: %s %s, usable %v, %v", call.starter.name, id, now.id, r.allocation.GetState(), now.usable, r.err)
 	if before, again := s.answered[id]; again && before.usable && now.id != before.id {
 		s.w.failf(startsInvariant, "%s was answered with the engine of %s, and then with %s", id, before.id, now.id)
 	}
-	if now.usable && s.executed[now.id] != 1 {
-		s.w.failf(startsInvariant, "%s was answered with the engine of %s, which has begun %d times", id, now.id, s.executed[now.id])
+	if now.usable {
+		s.w.tally.Usable++
+		s.checkUsable(call, now.id, r.allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE)
 	}
 	s.answered[id] = now
 }
 
-// execute notes that an engine begins.
-func (s *starts) execute(m *machine, p *process, request string) {
+// checkUsable holds that the engine of an answer has begun. One that has ended may have been about
+// to: its agent was killed at that moment, and nobody knows.
+func (s *starts) checkUsable(call *startCall, id string, active bool) {
+	request := call.command.RequestID
+	if !active && s.executed[id] == 0 && s.mayRun[id] && !call.command.Launch.Watched {
+		return
+	}
+	if s.executed[id] != 1 {
+		s.w.failf(startsInvariant, "%s was answered with the engine of %s, which has begun %d times", request, id, s.executed[id])
+		return
+	}
+	i := slices.IndexFunc(s.tries[request], func(p *process) bool { return p.id == id })
+	if i < 0 {
+		s.w.failf(startsInvariant, "%s was answered with the engine of %s, which is another request's", request, id)
+		return
+	}
+	if p := s.tries[request][i]; call.command.Launch.Watched && !p.started.isReady(s.w.now) {
+		s.w.failf(startsInvariant, "%s was answered with the engine of %s, which was never ready", request, id)
+	}
+}
+
+// execute notes that an engine begins. It holds that nothing begins twice except as a retry that
+// counts, after an engine that was never known to be ready and has ended.
+func (s *starts) execute(m *machine, p *process) {
+	request := p.started.request
 	s.w.tally.Executed++
 	s.w.tellf("%s: process %d of %s begins", m.id, p.pid, p.id)
-	if !p.mayRun {
+	if m.disk.keepers[p.pid] != nil {
 		s.w.failf(startsInvariant, "%s begins, and its agent has not stored that it may", p.id)
 	}
-	if s.executed[p.id]++; s.executed[p.id] > 1 || len(s.running[request]) > 0 {
-		s.w.failf(startsInvariant, "request %s: the engine of %s begins; it has begun %d times, and %d others of its request", request, p.id, s.executed[p.id], len(s.running[request]))
+	s.executed[p.id]++
+	before := len(s.tries[request])
+	switch retries := int(s.asked[request].command.Launch.Retries); {
+	case s.executed[p.id] > 1:
+		s.w.failf(startsInvariant, "request %s: the engine of %s begins for the second time", request, p.id)
+	case s.running(request) != nil:
+		s.w.failf(startsInvariant, "request %s: the engine of %s begins, and that of %s has not ended", request, p.id, s.running(request).id)
+	case before > retries:
+		s.w.failf(startsInvariant, "request %s: the engine of %s begins after %d others; it has %d retries", request, p.id, before, retries)
+	case s.ready[request] != "":
+		s.w.failf(startsInvariant, "request %s: the engine of %s begins, and that of %s was ready", request, p.id, s.ready[request])
+	case s.answered[request].usable:
+		s.w.failf(startsInvariant, "request %s: the engine of %s begins, and its caller was told of that of %s", request, p.id, s.answered[request].id)
 	}
-	s.running[request] = append(s.running[request], p)
+	if before > 0 {
+		s.w.tally.Retried++
+	}
+	s.tries[request] = append(s.tries[request], p)
 }
 
-// ended notes that a process has ended.
-func (s *starts) ended(p *process) {
-	for request, list := range s.running {
-		if i := slices.Index(list, p); i >= 0 {
-			s.running[request] = slices.Delete(list, i, i+1)
+// running is an engine of a request that has begun and has not ended; nil: there is none.
+func (s *starts) running(request string) *process {
+	for _, p := range s.tries[request] {
+		if p.started.on.processes[p.pid] == p {
+			return p
 		}
 	}
+	return nil
 }
 
-// checkEnd holds that each Start was answered. That no process is left without a booking,
-// checkHostEnd holds of all.
-func (s *starts) checkEnd() {
+// record takes a transition that is durable.
+func (s *starts) record(t *ledger.Allocation) {
+	if t.Launch() == nil {
+		return
+	}
+	if t.Phase() == ledger.Ready && t.RequestID != "" {
+		s.ready[t.RequestID] = t.ID.String()
+	}
+	request := s.asked[t.RequestID]
+	if launch := t.Launch(); request != nil && executedTries(launch) > int(request.command.Launch.Retries)+1 {
+		s.w.failf(startsInvariant, "request %s has %d tries that were executed", t.RequestID, executedTries(launch))
+	}
+}
+
+func executedTries(launch *ledger.Launch) (n int) {
+	for i := range launch.Tries {
+		if launch.Tries[i].Executed {
+			n++
+		}
+	}
+	return n
+}
+
+// checkEnd holds that each Start was answered, that nothing of a launch is left, and that nobody
+// holds anything for one. That no process is left without a booking, checkHostEnd holds of all.
+func (s *starts) checkEnd(l *ledger.Ledger) {
 	for id := range s.asked {
 		if _, answered := s.answered[id]; !answered {
 			s.w.failf(startsInvariant, "%s was never answered", id)
 		}
 	}
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		if a.Launch() != nil {
+			s.w.failf(startsInvariant, "%s of request %s is %s at the end", a.ID, a.RequestID, a.State)
+		}
+		return true
+	})
 	for _, m := range s.w.hosts {
 		for _, p := range m.processes {
-			if p.held {
-				s.w.failf(startsInvariant, "host %s: process %d of %s still waits to begin", m.id, p.pid, p.id)
+			if p.started != nil {
+				s.w.failf(startsInvariant, "host %s: process %d of %s is there at the end", m.id, p.pid, p.id)
 			}
 		}
 	}
-}
-
-// startEngine serves a Start: it makes the request, and answers when its engine has begun or ended.
-func (c *coord) startEngine(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
-	gone, leave := false, func() {}
-	leadership := c.leadership
-	var again func()
-	again = func() {
-		leave = c.allocate(command, func(a answer) {
-			r, ok := a.value.(answerTo)
-			if a.broken != nil || !ok || r.err != nil {
-				reply(a)
-				return
-			}
-			switch r.allocation.GetState() {
-			case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
-				c.await(r.allocation.GetId(), func() bool { return gone || !c.core.Leading() || c.leadership != leadership }, reply, again)
-			default:
-				reply(a)
-			}
-		})
-		if leave == nil {
-			leave = func() {}
-		}
-	}
-	again()
-	return func() {
-		gone = true
-		leave()
-	}
-}
-
-// await looks until the engine of an allocation has begun. again asks anew: it has ended, or waits
-// for another host.
-func (c *coord) await(id string, over func() bool, reply func(answer), again func()) {
-	c.then(100*time.Millisecond, func() {
-		if over() {
-			reply(answer{broken: core.ErrNotLeading})
-			return
-		}
-		number, _ := ledger.ParseID(id)
-		a, live := c.core.Ledger().Get(number)
-		switch {
-		case live && a.Revision > c.durable, live && a.State == ledger.Reserved, live && a.State == ledger.Active && a.Launch() != nil && a.Launch().Row != 0:
-			c.await(id, over, reply, again)
-		case live && a.State == ledger.Active:
-			c.on(reply, func(l *ledger.Ledger, _ ledger.Instant) (ledger.Allocation, error) {
-				now, _ := l.Get(number)
-				return now, nil
-			})
-		default:
-			again()
-		}
-	})
+	s.w.store.known.launches.checkEnd(s.w)
 }

@@ -16,6 +16,7 @@ type storeRecord struct {
 	requests   map[string]ledger.ID // by caller and request id
 	sum        uint64               // over the live rows
 	rules      map[string]string    // the stored rules: limits by selector
+	launches   launchRows
 }
 
 // row is what an allocation's row says.
@@ -26,12 +27,12 @@ type row struct {
 }
 
 func newStoreRecord() storeRecord {
-	return storeRecord{rows: make(map[ledger.ID]row), requests: make(map[string]ledger.ID), rules: make(map[string]string)}
+	return storeRecord{rows: make(map[ledger.ID]row), requests: make(map[string]ledger.ID), rules: make(map[string]string), launches: newLaunchRows()}
 }
 
 func (r *storeRecord) clone() storeRecord {
 	c := *r
-	c.rows, c.requests, c.rules = maps.Clone(r.rows), maps.Clone(r.requests), maps.Clone(r.rules)
+	c.rows, c.requests, c.rules, c.launches = maps.Clone(r.rows), maps.Clone(r.requests), maps.Clone(r.rules), r.launches.clone()
 	return c
 }
 
@@ -60,6 +61,7 @@ func (r *storeRecord) commit(w *World, by string, f *inFlight) {
 	for i := range f.batch.Transitions {
 		r.put(w, &f.batch.Transitions[i])
 	}
+	r.launches.commit(w, by, &f.batch.Batch)
 	r.putRules(f.batch.Quotas, f.batch.QuotasRemoved)
 	if !maps.Equal(r.rules, f.rules) {
 		w.failf(4, "after a commit of %s at revision %d the stored rules are %v, and its ledger has %v", by, f.batch.Revision, r.rules, f.rules)

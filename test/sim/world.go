@@ -64,6 +64,8 @@ type Tally struct {
 	OutOfMemory int // that the kernel ended for lack of memory
 	Drained     int // that were stopped because a deadline had passed
 	Executed    int // that were started from elsewhere and have begun
+	Retried     int // of them, those after another try that has begun
+	Usable      int // answers that one of them can be used
 
 	// Hidden is the leaderships that began with a stored rule hidden by one of a file.
 	Hidden int

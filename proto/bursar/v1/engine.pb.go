@@ -159,7 +159,10 @@ type LaunchRequest struct {
 	Address        string    `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	ApplicationIds []string  `protobuf:"bytes,9,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
 	// As in ConfirmRequest. The command does not run before its cgroup has the limit.
-	Limit         bool `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit bool `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How far the engine is when it begins, as in ConfirmRequest: a caller that will say by Confirm
+	// when the engine is ready says here that it starts.
+	Phase         Phase `protobuf:"varint,90,opt,name=phase,proto3,enum=bursar.v1.Phase" json:"phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +265,13 @@ func (x *LaunchRequest) GetLimit() bool {
 		return x.Limit
 	}
 	return false
+}
+
+func (x *LaunchRequest) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
 }
 
 // LaunchLogs say where an engine's output goes.
@@ -1531,7 +1541,7 @@ var File_bursar_v1_engine_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\n" +
-	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x04\n" +
+	"\x16bursar/v1/engine.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x05\n" +
 	"\rLaunchRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12<\n" +
 	"\acommand\x18\x02 \x03(\tB\"\xbaH\x1c\x92\x01\x19\b\x01\x10\x80 \"\x12r\x10\x18\x80\x80\b2\n" +
@@ -1544,7 +1554,8 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\bentitled\x18\a \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12\"\n" +
 	"\aaddress\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x128\n" +
 	"\x0fapplication_ids\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eapplicationIds\x12\x14\n" +
-	"\x05limit\x18\f \x01(\bR\x05limit\x1a>\n" +
+	"\x05limit\x18\f \x01(\bR\x05limit\x120\n" +
+	"\x05phase\x18Z \x01(\x0e2\x10.bursar.v1.PhaseB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05phase\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +
@@ -1714,51 +1725,53 @@ var file_bursar_v1_engine_proto_goTypes = []any{
 	nil,                           // 21: bursar.v1.StartRequest.SecretsEntry
 	nil,                           // 22: bursar.v1.LaunchSpec.EnvironmentEntry
 	(*Resource)(nil),              // 23: bursar.v1.Resource
-	(*AllocateRequest)(nil),       // 24: bursar.v1.AllocateRequest
-	(*Allocation)(nil),            // 25: bursar.v1.Allocation
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(Phase)(0),                    // 24: bursar.v1.Phase
+	(*AllocateRequest)(nil),       // 25: bursar.v1.AllocateRequest
+	(*Allocation)(nil),            // 26: bursar.v1.Allocation
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_bursar_v1_engine_proto_depIdxs = []int32{
 	20, // 0: bursar.v1.LaunchRequest.environment:type_name -> bursar.v1.LaunchRequest.EnvironmentEntry
 	3,  // 1: bursar.v1.LaunchRequest.logs:type_name -> bursar.v1.LaunchLogs
 	23, // 2: bursar.v1.LaunchRequest.entitled:type_name -> bursar.v1.Resource
-	24, // 3: bursar.v1.StartRequest.request:type_name -> bursar.v1.AllocateRequest
-	6,  // 4: bursar.v1.StartRequest.launch:type_name -> bursar.v1.LaunchSpec
-	21, // 5: bursar.v1.StartRequest.secrets:type_name -> bursar.v1.StartRequest.SecretsEntry
-	25, // 6: bursar.v1.StartResponse.allocation:type_name -> bursar.v1.Allocation
-	22, // 7: bursar.v1.LaunchSpec.environment:type_name -> bursar.v1.LaunchSpec.EnvironmentEntry
-	3,  // 8: bursar.v1.LaunchSpec.logs:type_name -> bursar.v1.LaunchLogs
-	17, // 9: bursar.v1.LaunchSpec.ready:type_name -> bursar.v1.Readiness
-	26, // 10: bursar.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	25, // 11: bursar.v1.WaitResponse.allocation:type_name -> bursar.v1.Allocation
-	1,  // 12: bursar.v1.LogsRequest.stream:type_name -> bursar.v1.OutputStream
-	27, // 13: bursar.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	11, // 14: bursar.v1.LogsResponse.end:type_name -> bursar.v1.LogsEnd
-	9,  // 15: bursar.v1.OrderLogsRequest.logs:type_name -> bursar.v1.LogsRequest
-	0,  // 16: bursar.v1.SignalRequest.signal:type_name -> bursar.v1.Signal
-	25, // 17: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
-	18, // 18: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
-	19, // 19: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
-	26, // 20: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
-	1,  // 21: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
-	4,  // 22: bursar.v1.EngineService.Start:input_type -> bursar.v1.StartRequest
-	7,  // 23: bursar.v1.EngineService.Wait:input_type -> bursar.v1.WaitRequest
-	9,  // 24: bursar.v1.EngineService.Logs:input_type -> bursar.v1.LogsRequest
-	12, // 25: bursar.v1.EngineService.OrderLogs:input_type -> bursar.v1.OrderLogsRequest
-	14, // 26: bursar.v1.EngineService.Signal:input_type -> bursar.v1.SignalRequest
-	2,  // 27: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
-	5,  // 28: bursar.v1.EngineService.Start:output_type -> bursar.v1.StartResponse
-	8,  // 29: bursar.v1.EngineService.Wait:output_type -> bursar.v1.WaitResponse
-	10, // 30: bursar.v1.EngineService.Logs:output_type -> bursar.v1.LogsResponse
-	13, // 31: bursar.v1.EngineService.OrderLogs:output_type -> bursar.v1.OrderLogsResponse
-	15, // 32: bursar.v1.EngineService.Signal:output_type -> bursar.v1.SignalResponse
-	16, // 33: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
-	28, // [28:34] is the sub-list for method output_type
-	22, // [22:28] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	24, // 3: bursar.v1.LaunchRequest.phase:type_name -> bursar.v1.Phase
+	25, // 4: bursar.v1.StartRequest.request:type_name -> bursar.v1.AllocateRequest
+	6,  // 5: bursar.v1.StartRequest.launch:type_name -> bursar.v1.LaunchSpec
+	21, // 6: bursar.v1.StartRequest.secrets:type_name -> bursar.v1.StartRequest.SecretsEntry
+	26, // 7: bursar.v1.StartResponse.allocation:type_name -> bursar.v1.Allocation
+	22, // 8: bursar.v1.LaunchSpec.environment:type_name -> bursar.v1.LaunchSpec.EnvironmentEntry
+	3,  // 9: bursar.v1.LaunchSpec.logs:type_name -> bursar.v1.LaunchLogs
+	17, // 10: bursar.v1.LaunchSpec.ready:type_name -> bursar.v1.Readiness
+	27, // 11: bursar.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	26, // 12: bursar.v1.WaitResponse.allocation:type_name -> bursar.v1.Allocation
+	1,  // 13: bursar.v1.LogsRequest.stream:type_name -> bursar.v1.OutputStream
+	28, // 14: bursar.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	11, // 15: bursar.v1.LogsResponse.end:type_name -> bursar.v1.LogsEnd
+	9,  // 16: bursar.v1.OrderLogsRequest.logs:type_name -> bursar.v1.LogsRequest
+	0,  // 17: bursar.v1.SignalRequest.signal:type_name -> bursar.v1.Signal
+	26, // 18: bursar.v1.LaunchResponse.allocation:type_name -> bursar.v1.Allocation
+	18, // 19: bursar.v1.Readiness.line:type_name -> bursar.v1.LineCheck
+	19, // 20: bursar.v1.Readiness.command:type_name -> bursar.v1.CommandCheck
+	27, // 21: bursar.v1.Readiness.within:type_name -> google.protobuf.Duration
+	1,  // 22: bursar.v1.LineCheck.stream:type_name -> bursar.v1.OutputStream
+	4,  // 23: bursar.v1.EngineService.Start:input_type -> bursar.v1.StartRequest
+	7,  // 24: bursar.v1.EngineService.Wait:input_type -> bursar.v1.WaitRequest
+	9,  // 25: bursar.v1.EngineService.Logs:input_type -> bursar.v1.LogsRequest
+	12, // 26: bursar.v1.EngineService.OrderLogs:input_type -> bursar.v1.OrderLogsRequest
+	14, // 27: bursar.v1.EngineService.Signal:input_type -> bursar.v1.SignalRequest
+	2,  // 28: bursar.v1.EngineService.Launch:input_type -> bursar.v1.LaunchRequest
+	5,  // 29: bursar.v1.EngineService.Start:output_type -> bursar.v1.StartResponse
+	8,  // 30: bursar.v1.EngineService.Wait:output_type -> bursar.v1.WaitResponse
+	10, // 31: bursar.v1.EngineService.Logs:output_type -> bursar.v1.LogsResponse
+	13, // 32: bursar.v1.EngineService.OrderLogs:output_type -> bursar.v1.OrderLogsResponse
+	15, // 33: bursar.v1.EngineService.Signal:output_type -> bursar.v1.SignalResponse
+	16, // 34: bursar.v1.EngineService.Launch:output_type -> bursar.v1.LaunchResponse
+	29, // [29:35] is the sub-list for method output_type
+	23, // [23:29] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_engine_proto_init() }

@@ -1731,7 +1731,11 @@ type LaunchFailed struct {
 	Reason      string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	ErrorOutput string                 `protobuf:"bytes,2,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	// What is wrong with the program, if that is the cause.
-	Fault         LaunchFault `protobuf:"varint,60,opt,name=fault,proto3,enum=bursar.v1.LaunchFault" json:"fault,omitempty"`
+	Fault LaunchFault `protobuf:"varint,60,opt,name=fault,proto3,enum=bursar.v1.LaunchFault" json:"fault,omitempty"`
+	// The process that the agent has started for this order, and that has executed nothing. An engine
+	// that is confirmed ends only if the report names its process: an agent that was started again
+	// does not know what the one before it has executed.
+	Process       *Process `protobuf:"bytes,90,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1785,6 +1789,13 @@ func (x *LaunchFailed) GetFault() LaunchFault {
 		return x.Fault
 	}
 	return LaunchFault_LAUNCH_FAULT_UNSPECIFIED
+}
+
+func (x *LaunchFailed) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
 }
 
 // SignalDone says what became of a SignalOrder.
@@ -3840,11 +3851,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aprocess\x18\x01 \x01(\v2\x12.bursar.v1.ProcessB\x06\xbaH\x03\xc8\x01\x01R\aprocess\x12\"\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\"<\n" +
 	"\vLaunchBegun\x12-\n" +
-	"\rlog_directory\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\x8e\x01\n" +
+	"\rlog_directory\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\flogDirectory\"\xbc\x01\n" +
 	"\fLaunchFailed\x12 \n" +
 	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12.\n" +
 	"\ferror_output\x18\x02 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12,\n" +
-	"\x05fault\x18< \x01(\x0e2\x16.bursar.v1.LaunchFaultR\x05fault\"0\n" +
+	"\x05fault\x18< \x01(\x0e2\x16.bursar.v1.LaunchFaultR\x05fault\x12,\n" +
+	"\aprocess\x18Z \x01(\v2\x12.bursar.v1.ProcessR\aprocess\"0\n" +
 	"\n" +
 	"SignalDone\x12\"\n" +
 	"\aproblem\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\"G\n" +
@@ -4143,75 +4155,76 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	16, // 31: bursar.v1.AnswerRequest.signaled:type_name -> bursar.v1.SignalDone
 	53, // 32: bursar.v1.LaunchStarted.process:type_name -> bursar.v1.Process
 	54, // 33: bursar.v1.LaunchFailed.fault:type_name -> bursar.v1.LaunchFault
-	55, // 34: bursar.v1.AnswerResponse.allocation:type_name -> bursar.v1.Allocation
-	51, // 35: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	55, // 36: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	56, // 37: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	51, // 38: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	57, // 39: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
-	58, // 40: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
-	59, // 41: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
-	60, // 42: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
-	52, // 43: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
-	61, // 44: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
-	50, // 45: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	62, // 46: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	51, // 47: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	51, // 48: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	57, // 49: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
-	58, // 50: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
-	60, // 51: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
-	52, // 52: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
-	61, // 53: bursar.v1.EngineEnd.phase:type_name -> bursar.v1.Phase
-	55, // 54: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	23, // 55: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	52, // 56: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 57: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	52, // 58: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	52, // 59: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	63, // 60: bursar.v1.SignalOrder.signal:type_name -> bursar.v1.Signal
-	64, // 61: bursar.v1.SendOutputOrder.logs:type_name -> bursar.v1.LogsRequest
-	65, // 62: bursar.v1.SendOutputRequest.output:type_name -> bursar.v1.LogsResponse
-	28, // 63: bursar.v1.SendOutputRequest.problem:type_name -> bursar.v1.OutputProblem
-	2,  // 64: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	48, // 65: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 66: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 67: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	52, // 68: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
-	2,  // 69: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 70: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	52, // 71: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 72: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	55, // 73: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 74: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 75: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	30, // 76: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	32, // 77: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	34, // 78: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	36, // 79: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	38, // 80: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	40, // 81: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	8,  // 82: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
-	12, // 83: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
-	27, // 84: bursar.v1.HostService.SendOutput:input_type -> bursar.v1.SendOutputRequest
-	42, // 85: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 86: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	22, // 87: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	31, // 88: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	33, // 89: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	35, // 90: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	37, // 91: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	39, // 92: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	41, // 93: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	9,  // 94: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
-	17, // 95: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
-	29, // 96: bursar.v1.HostService.SendOutput:output_type -> bursar.v1.SendOutputResponse
-	43, // 97: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	86, // [86:98] is the sub-list for method output_type
-	74, // [74:86] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	53, // 34: bursar.v1.LaunchFailed.process:type_name -> bursar.v1.Process
+	55, // 35: bursar.v1.AnswerResponse.allocation:type_name -> bursar.v1.Allocation
+	51, // 36: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	55, // 37: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	56, // 38: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	51, // 39: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	57, // 40: bursar.v1.EngineReport.leader_end:type_name -> bursar.v1.LeaderEnd
+	58, // 41: bursar.v1.EngineReport.incidents:type_name -> bursar.v1.Incident
+	59, // 42: bursar.v1.EngineReport.over_use_rule:type_name -> bursar.v1.OverUseRule
+	60, // 43: bursar.v1.EngineReport.measured_peak_source:type_name -> bursar.v1.PeakSource
+	52, // 44: bursar.v1.EngineReport.cpu_time:type_name -> google.protobuf.Duration
+	61, // 45: bursar.v1.EngineReport.phase:type_name -> bursar.v1.Phase
+	50, // 46: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	62, // 47: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	51, // 48: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	51, // 49: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	57, // 50: bursar.v1.EngineEnd.leader_end:type_name -> bursar.v1.LeaderEnd
+	58, // 51: bursar.v1.EngineEnd.incidents:type_name -> bursar.v1.Incident
+	60, // 52: bursar.v1.EngineEnd.measured_peak_source:type_name -> bursar.v1.PeakSource
+	52, // 53: bursar.v1.EngineEnd.cpu_time:type_name -> google.protobuf.Duration
+	61, // 54: bursar.v1.EngineEnd.phase:type_name -> bursar.v1.Phase
+	55, // 55: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	23, // 56: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	52, // 57: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 58: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	52, // 59: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	52, // 60: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	63, // 61: bursar.v1.SignalOrder.signal:type_name -> bursar.v1.Signal
+	64, // 62: bursar.v1.SendOutputOrder.logs:type_name -> bursar.v1.LogsRequest
+	65, // 63: bursar.v1.SendOutputRequest.output:type_name -> bursar.v1.LogsResponse
+	28, // 64: bursar.v1.SendOutputRequest.problem:type_name -> bursar.v1.OutputProblem
+	2,  // 65: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	48, // 66: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 67: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 68: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	52, // 69: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 70: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 71: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	52, // 72: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 73: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	55, // 74: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 75: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 76: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	30, // 77: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	32, // 78: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	34, // 79: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	36, // 80: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	38, // 81: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	40, // 82: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	8,  // 83: bursar.v1.HostService.Attach:input_type -> bursar.v1.AttachRequest
+	12, // 84: bursar.v1.HostService.Answer:input_type -> bursar.v1.AnswerRequest
+	27, // 85: bursar.v1.HostService.SendOutput:input_type -> bursar.v1.SendOutputRequest
+	42, // 86: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 87: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	22, // 88: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	31, // 89: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	33, // 90: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	35, // 91: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	37, // 92: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	39, // 93: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	41, // 94: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	9,  // 95: bursar.v1.HostService.Attach:output_type -> bursar.v1.AttachResponse
+	17, // 96: bursar.v1.HostService.Answer:output_type -> bursar.v1.AnswerResponse
+	29, // 97: bursar.v1.HostService.SendOutput:output_type -> bursar.v1.SendOutputResponse
+	43, // 98: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	87, // [87:99] is the sub-list for method output_type
+	75, // [75:87] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -24,6 +24,7 @@ public final class Allocation {
   private final Instant endTime;
   private final Instant expireTime;
   private final String reason;
+  private final Phase phase;
   private final long revision;
   private final String caller;
   private final int priority;
@@ -54,6 +55,7 @@ public final class Allocation {
     endTime = Json.time(n, "endTime");
     expireTime = Json.time(n, "expireTime");
     reason = Json.text(n, "reason");
+    phase = Phase.of(Json.text(n, "phase"));
     revision = Json.longOr0(n, "revision");
     caller = Json.text(n, "caller");
     priority = (int) Json.longOr0(n, "priority");
@@ -90,6 +92,11 @@ public final class Allocation {
   /** Where it is in its life. */
   public AllocationState state() {
     return state;
+  }
+
+  /** How far its engine is on the way to being usable. */
+  public Phase phase() {
+    return phase;
   }
 
   /** Its labels, after the coordinator's label rules. */

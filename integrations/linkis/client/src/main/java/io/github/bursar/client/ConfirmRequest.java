@@ -38,6 +38,7 @@ public final class ConfirmRequest {
     private String address;
     private final List<String> applicationIds = new ArrayList<>();
     private Duration lease;
+    private Phase phase = Phase.UNSPECIFIED;
 
     private Builder(String id) {
       this.id = Objects.requireNonNull(id, "id");
@@ -87,6 +88,12 @@ public final class ConfirmRequest {
       return this;
     }
 
+    /** How far the engine is. Ready and failed stay. */
+    public Builder phase(Phase phase) {
+      this.phase = Objects.requireNonNull(phase, "phase");
+      return this;
+    }
+
     /** The confirmation. */
     public ConfirmRequest build() {
       ObjectNode o = Json.object().put("id", id);
@@ -106,6 +113,9 @@ public final class ConfirmRequest {
         applicationIds.forEach(a::add);
       }
       Json.putDuration(o, "lease", lease);
+      if (phase != Phase.UNSPECIFIED) {
+        o.put("phase", phase.wireName());
+      }
       return new ConfirmRequest(o);
     }
   }

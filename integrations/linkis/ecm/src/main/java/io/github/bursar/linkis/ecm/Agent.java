@@ -3,7 +3,9 @@ package io.github.bursar.linkis.ecm;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,6 +19,11 @@ final class Agent implements Closeable {
   private static final long PAUSE_LAST = 2000;
   private static final int PAGE = 500;
   private static final int MAX_PAGES = 100;
+  private static final long MAX_LOG = 1L << 40; // of the agent
+  private static final String STARTING = "PHASE_STARTING";
+
+  static final String STDOUT = "OUTPUT_STREAM_STDOUT";
+  static final String STDERR = "OUTPUT_STREAM_STDERR";
 
   private final AgentTransport transport;
 
@@ -77,10 +84,14 @@ final class Agent implements Closeable {
     return found;
   }
 
-  /** Says which process the engine of an allocation is, and where it can be reached. */
+  /**
+   * Says which process the engine of an allocation is, and where it can be reached. The engine
+   * starts: LinkisManager says when it is ready.
+   */
   AgentAllocation confirm(String id, EngineProcess process, String address, Duration patience)
       throws AgentException {
-    ObjectNode request = AgentTransport.object().put("id", id).put("address", address);
+    ObjectNode request =
+        AgentTransport.object().put("id", id).put("address", address).put("phase", STARTING);
     request
         .putObject("process")
         .put("pid", process.pid)
@@ -88,16 +99,44 @@ final class Agent implements Closeable {
     return one(repeat("AllocationService/Confirm", request, patience));
   }
 
-  /** Has the agent start the engine of an allocation, as a user of this machine. */
+  /**
+   * Has the agent start the engine of an allocation, as a user of this machine. The engine starts:
+   * LinkisManager says when it is ready.
+   *
+   * @param logDir where the agent writes the engine's files stdout and stderr, whatever their size;
+   *     null: in a folder of its own
+   */
   AgentAllocation launch(
       String id, List<String> command, String workDir, String logDir, String user, String address)
       throws AgentException {
     ObjectNode request = AgentTransport.object().put("id", id).put("address", address);
     ArrayNode arguments = request.putArray("command");
     command.forEach(arguments::add);
-    request.put("workingDirectory", workDir).put("user", user);
-    request.putObject("logs").put("directory", logDir);
+    request.put("workingDirectory", workDir).put("user", user).put("phase", STARTING);
+    if (logDir != null) {
+      request.putObject("logs").put("directory", logDir).put("maxBytes", Long.toString(MAX_LOG));
+    }
     return one(repeat("EngineService/Launch", request, Duration.ofSeconds(60)));
+  }
+
+  /** The last bytes that an engine has written to one of its streams. */
+  byte[] output(String id, String stream, int most, Duration patience) throws AgentException {
+    ObjectNode request =
+        AgentTransport.object().put("id", id).put("stream", stream).put("tailBytes", Integer.toString(most));
+    return retried(
+        patience,
+        timeout -> {
+          ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+          for (JsonNode message : transport.stream("EngineService/Logs", request, timeout)) {
+            try {
+              byte[] piece = message.path("data").binaryValue();
+              bytes.write(piece == null ? new byte[0] : piece);
+            } catch (IOException e) {
+              throw new AgentException("internal", "EngineService/Logs: data is not in base64", e);
+            }
+          }
+          return bytes.toByteArray();
+        });
   }
 
   /** Asks for the end of an engine; it is not over when this returns. */
@@ -117,12 +156,21 @@ final class Agent implements Closeable {
 
   private JsonNode repeat(String procedure, ObjectNode request, Duration patience)
       throws AgentException {
+    return retried(patience, timeout -> transport.call(procedure, request, timeout));
+  }
+
+  /** A call that can be repeated. */
+  private interface Attempt<A> {
+    A within(Duration timeout) throws AgentException;
+  }
+
+  private static <A> A retried(Duration patience, Attempt<A> attempt) throws AgentException {
     long end = System.nanoTime() + patience.toNanos();
     long pause = PAUSE_FIRST;
     while (true) {
       Duration left = Duration.ofNanos(Math.max(1_000_000, end - System.nanoTime()));
       try {
-        return transport.call(procedure, request, left.compareTo(ATTEMPT) < 0 ? left : ATTEMPT);
+        return attempt.within(left.compareTo(ATTEMPT) < 0 ? left : ATTEMPT);
       } catch (AgentException e) {
         long wait = ThreadLocalRandom.current().nextLong(pause / 2, pause + 1);
         if (!e.isRetriable() || end - System.nanoTime() < wait * 1_000_000) {

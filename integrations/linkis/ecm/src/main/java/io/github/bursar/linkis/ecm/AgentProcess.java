@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.OptionalInt;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -30,7 +31,6 @@ final class AgentProcess extends Process {
   private final Agent agent;
   private final ProcessTable processes;
   private final String id;
-  private final LaunchFolder folder;
   private final Supplier<EngineProcess> jvm;
   private final Runnable ended;
   private final Duration untilReleased;
@@ -52,14 +52,12 @@ final class AgentProcess extends Process {
       Agent agent,
       ProcessTable processes,
       AgentAllocation launched,
-      LaunchFolder folder,
       Supplier<EngineProcess> jvm,
       Runnable ended,
       Duration untilReleased) {
     this.agent = agent;
     this.processes = processes;
     this.id = launched.id;
-    this.folder = folder;
     this.jvm = jvm;
     this.ended = ended;
     this.untilReleased = untilReleased;
@@ -198,7 +196,11 @@ final class AgentProcess extends Process {
     };
   }
 
-  /** What the engine has written, from its end on. */
+  /**
+   * What the engine has written, from its end on: its standard output, then its standard error. If
+   * that is too much, each has half, and what the other leaves: its end, where the reason of a
+   * failure is.
+   */
   private final class Output extends InputStream {
     private ByteArrayInputStream content; // null: not there yet
     private volatile boolean read;
@@ -233,28 +235,26 @@ final class AgentProcess extends Process {
         Thread.currentThread().interrupt();
         throw new IOException("interrupted", e);
       }
-      try {
-        return folder.output(MAX_OUTPUT);
-      } catch (IOException e) {
-        log.warn("what engine {} has written cannot be read: {}", id, e.toString());
-        return new byte[0];
-      } finally {
-        remove();
-      }
+      byte[] printed = end(Agent.STDOUT, MAX_OUTPUT);
+      byte[] wrong = end(Agent.STDERR, Math.max(MAX_OUTPUT / 2, MAX_OUTPUT - printed.length));
+      int n = Math.min(printed.length, MAX_OUTPUT - wrong.length);
+      byte[] both = Arrays.copyOfRange(printed, printed.length - n, printed.length + wrong.length);
+      System.arraycopy(wrong, 0, both, n, wrong.length);
+      return both;
     }
 
-    private void remove() {
+    private byte[] end(String stream, int most) {
       try {
-        folder.remove();
-      } catch (IOException e) {
-        log.debug("engine {}: {}", id, e.toString());
+        return agent.output(id, stream, most, PATIENCE);
+      } catch (AgentException e) {
+        log.warn("what engine {} has written cannot be read: {}", id, e.getMessage());
+        return new byte[0];
       }
     }
 
     @Override
     public void close() {
       read = true;
-      remove();
     }
   }
 }

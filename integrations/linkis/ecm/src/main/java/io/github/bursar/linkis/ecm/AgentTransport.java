@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.netty.bootstrap.Bootstrap;
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
@@ -26,11 +27,17 @@ import io.netty.handler.codec.http.HttpHeaderValues;
 import io.netty.handler.codec.http.HttpMethod;
 import io.netty.handler.codec.http.HttpObjectAggregator;
 import io.netty.handler.codec.http.HttpVersion;
+import io.netty.util.AsciiString;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.Closeable;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -45,6 +52,14 @@ final class AgentTransport implements Closeable {
   private static final int MAX_ANSWER = 4 << 20;
 
   private static final int ROOT = 0;
+
+  private static final AsciiString STREAMED = AsciiString.cached("application/connect+json");
+
+  /** Each message of a stream begins with a byte of flags and its length, in four bytes. */
+  private static final int ENVELOPE = 5;
+
+  /** The flag of the last one: how the stream has ended. */
+  private static final int LAST = 2;
 
   /** How much longer than the server's time limit the answer is waited for. */
   private static final Duration SLACK = Duration.ofSeconds(1);
@@ -81,6 +96,48 @@ final class AgentTransport implements Closeable {
    * @param procedure such as AllocationService/Get
    */
   JsonNode call(String procedure, ObjectNode request, Duration timeout) throws AgentException {
+    byte[] body = request.toString().getBytes(StandardCharsets.UTF_8);
+    return read(procedure, send(procedure, body, HttpHeaderValues.APPLICATION_JSON, timeout));
+  }
+
+  /**
+   * Makes one call and returns all messages of its answer, which is a stream that ends by itself and
+   * has at most {@value #MAX_ANSWER} bytes.
+   *
+   * @param procedure such as EngineService/Logs
+   */
+  List<JsonNode> stream(String procedure, ObjectNode request, Duration timeout) throws AgentException {
+    byte[] message = request.toString().getBytes(StandardCharsets.UTF_8);
+    byte[] body = ByteBuffer.allocate(ENVELOPE + message.length).put((byte) 0).putInt(message.length).put(message).array();
+    Answer answer = send(procedure, body, STREAMED, timeout);
+    if (answer.status != 200) {
+      read(procedure, answer); // which is an error
+    }
+    List<JsonNode> messages = new ArrayList<>();
+    for (ByteBuffer left = ByteBuffer.wrap(answer.body); left.remaining() >= ENVELOPE; ) {
+      boolean last = (left.get() & LAST) != 0;
+      int length = left.getInt();
+      if (length < 0 || length > left.remaining()) {
+        break;
+      }
+      JsonNode read = parsed(new String(answer.body, left.position(), length, StandardCharsets.UTF_8));
+      left.position(left.position() + length);
+      if (read == null || !read.isObject()) {
+        break;
+      }
+      if (last && read.hasNonNull("error")) {
+        JsonNode error = read.get("error");
+        throw new AgentException(error.path("code").asText("unknown"), of(procedure) + error.path("message").asText());
+      }
+      if (last) {
+        return messages;
+      }
+      messages.add(read);
+    }
+    throw new AgentException("unavailable", of(procedure) + "the answer is not whole");
+  }
+
+  private Answer send(String procedure, byte[] body, CharSequence type, Duration timeout) throws AgentException {
     CompletableFuture<Answer> answered = new CompletableFuture<>();
     ChannelFuture connecting =
         new Bootstrap()
@@ -103,14 +160,13 @@ final class AgentTransport implements Closeable {
           }
           try {
             trust(((EpollDomainSocketChannel) channel).peerCredentials().uid());
-            channel.writeAndFlush(message(procedure, request, timeout));
+            channel.writeAndFlush(message(procedure, body, type, timeout));
           } catch (IOException e) {
             answered.completeExceptionally(e);
           }
         });
     try {
-      Answer answer = answered.get(timeout.plus(SLACK).toMillis(), TimeUnit.MILLISECONDS);
-      return read(procedure, answer);
+      return answered.get(timeout.plus(SLACK).toMillis(), TimeUnit.MILLISECONDS);
     } catch (TimeoutException e) {
       throw new AgentException(
           "deadline_exceeded", of(procedure) + "no answer within " + timeout, e);
@@ -127,21 +183,25 @@ final class AgentTransport implements Closeable {
 
   /** Anybody could make a socket if its folder lets him, and would be told what engines run. */
   static void trust(int server) throws IOException {
-    if (server != ROOT && server != LaunchFolder.ownUser()) {
+    if (server != ROOT && server != ownUser()) {
       throw new IOException(
           "it is a process of uid "
               + server
               + ": want an agent of root or of the ECM's own user, "
-              + LaunchFolder.ownUser());
+              + ownUser());
     }
+  }
+
+  /** The user of this process. */
+  static Integer ownUser() throws IOException {
+    return (Integer) Files.getAttribute(Paths.get("/proc/self"), "unix:uid");
   }
 
   private String of(String procedure) {
     return "agent " + socket + ": " + procedure + ": ";
   }
 
-  private static FullHttpRequest message(String procedure, ObjectNode request, Duration timeout) {
-    byte[] body = request.toString().getBytes(StandardCharsets.UTF_8);
+  private static FullHttpRequest message(String procedure, byte[] body, CharSequence type, Duration timeout) {
     FullHttpRequest message =
         new DefaultFullHttpRequest(
             HttpVersion.HTTP_1_1,
@@ -151,7 +211,7 @@ final class AgentTransport implements Closeable {
     message
         .headers()
         .set(HttpHeaderNames.HOST, "agent")
-        .set(HttpHeaderNames.CONTENT_TYPE, HttpHeaderValues.APPLICATION_JSON)
+        .set(HttpHeaderNames.CONTENT_TYPE, type)
         .set(HttpHeaderNames.CONTENT_LENGTH, body.length)
         .set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE)
         .set("Connect-Protocol-Version", "1")
@@ -160,12 +220,7 @@ final class AgentTransport implements Closeable {
   }
 
   private JsonNode read(String procedure, Answer answer) throws AgentException {
-    JsonNode body;
-    try {
-      body = AnswerBounds.hold(answer.body) ? JSON.readTree(answer.body) : null;
-    } catch (JsonProcessingException e) {
-      body = null; // not a server of Connect, or something between
-    }
+    JsonNode body = parsed(new String(answer.body, StandardCharsets.UTF_8));
     if (body != null && body.isObject() && answer.status == 200) {
       return body;
     }
@@ -181,6 +236,15 @@ final class AgentTransport implements Closeable {
             + " without an answer of Bursar's API: want the socket of a bursar agent");
   }
 
+  /** Null: it is not what a server of Connect sends, or something between. */
+  private static JsonNode parsed(String text) {
+    try {
+      return AnswerBounds.hold(text) ? JSON.readTree(text) : null;
+    } catch (JsonProcessingException e) {
+      return null;
+    }
+  }
+
   @Override
   public void close() {
     loop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
@@ -188,9 +252,9 @@ final class AgentTransport implements Closeable {
 
   private static final class Answer {
     final int status;
-    final String body;
+    final byte[] body;
 
-    Answer(int status, String body) {
+    Answer(int status, byte[] body) {
       this.status = status;
       this.body = body;
     }
@@ -215,7 +279,7 @@ final class AgentTransport implements Closeable {
                 protected void channelRead0(ChannelHandlerContext ctx, FullHttpResponse response) {
                   ByteBuf content = response.content();
                   answered.complete(
-                      new Answer(response.status().code(), content.toString(StandardCharsets.UTF_8)));
+                      new Answer(response.status().code(), ByteBufUtil.getBytes(content)));
                 }
 
                 @Override

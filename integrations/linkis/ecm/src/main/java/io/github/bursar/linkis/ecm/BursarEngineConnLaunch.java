@@ -1,10 +1,9 @@
 package io.github.bursar.linkis.ecm;
 
-import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
-import org.apache.linkis.common.exception.ErrorException;
+import org.apache.linkis.ecm.core.launch.ProcessEngineCommandBuilder;
 import org.apache.linkis.ecm.core.launch.ProcessEngineCommandExec;
 import org.apache.linkis.ecm.core.utils.PortUtils;
 import org.apache.linkis.ecm.linux.launch.LinuxProcessEngineConnLaunch;
@@ -12,13 +11,10 @@ import org.apache.linkis.ecm.server.util.ECMUtils;
 import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
 import org.apache.linkis.manager.label.constant.LabelKeyConstant;
 import org.apache.linkis.manager.label.entity.Label;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /** One engine: started by the ECM as Linkis does, or by the agent. */
 class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
-  private static final Logger log = LoggerFactory.getLogger(BursarEngineConnLaunch.class);
   private static final String YARN_CLUSTER = "yarnCluster"; // LabelValueConstant's
 
   private final Ecm ecm;
@@ -127,9 +123,19 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                     && YARN_CLUSTER.equals(label.getStringValue()));
   }
 
+  /** Whether the agent starts the engine. */
+  private boolean isAgents() {
+    return ecm.settings.launch && !livesInYarn();
+  }
+
+  @Override
+  public ProcessEngineCommandBuilder newProcessEngineConnCommandBuilder() {
+    return isAgents() ? new EngineScript() : super.newProcessEngineConnCommandBuilder();
+  }
+
   @Override
   public ProcessEngineCommandExec newProcessEngineConnCommandExec(String[] command, String workDir) {
-    if (!ecm.settings.launch || livesInYarn()) {
+    if (!isAgents()) {
       return super.newProcessEngineConnCommandExec(command, workDir);
     }
     return new AgentExec(workDir);
@@ -146,7 +152,6 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
 
     @Override
     public void execute() {
-      LaunchFolder folder = folder();
       try {
         AgentAllocation launched =
             ecm.agent.launch(
@@ -154,7 +159,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 // As "su - USER -c" does it: a login shell.
                 Arrays.asList("bash", "-l", getPreparedExecFile()),
                 workDir,
-                folder.toString(),
+                getEngineConnManagerEnv().engineConnLogDirs(),
                 getEngineConnLaunchRequest().user(),
                 ECMUtils.getInstanceByPort(getEngineConnPort()));
         process =
@@ -162,41 +167,17 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 ecm.agent,
                 ecm.processes,
                 launched,
-                folder,
                 () -> started.jvm,
                 BursarEngineConnLaunch.this::ended,
                 AgentProcess.UNTIL_RELEASED);
       } catch (AgentException e) {
         throw Ecm.refused("ticket " + ticket(), e);
-      } finally {
-        hide(folder, process != null);
       }
     }
 
     @Override
     public Process getProcess() {
       return process;
-    }
-  }
-
-  /** The agent has opened the files, or never will. */
-  private static void hide(LaunchFolder folder, boolean started) {
-    try {
-      if (started) {
-        folder.unlink();
-      } else {
-        folder.remove();
-      }
-    } catch (IOException e) {
-      log.warn("the folder of an engine's output stays: {}", e.toString());
-    }
-  }
-
-  private LaunchFolder folder() {
-    try {
-      return LaunchFolder.create(ecm.settings.launchDir);
-    } catch (IOException e) {
-      throw new ErrorException(Ecm.ERROR_CODE, EcmSettings.LAUNCH_DIR + ": " + e);
     }
   }
 }

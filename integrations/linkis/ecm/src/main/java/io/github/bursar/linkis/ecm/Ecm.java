@@ -1,7 +1,5 @@
 package io.github.bursar.linkis.ecm;
 
-import java.io.IOException;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -31,27 +29,10 @@ final class Ecm {
   /** The engines that were started here and run, by host:port. */
   final Map<String, StartedEngine> started = new ConcurrentHashMap<>();
 
-  /**
-   * @throws EcmSettings.WrongSetting if the agent is to start engines, and their output has no place
-   */
   Ecm(EcmSettings settings) {
-    if (settings.launch) {
-      requireLaunchDir(settings.launchDir);
-    }
     this.settings = settings;
     this.agent = new Agent(settings.socket);
     this.ended = new EndedEngines(agent, processes);
-  }
-
-  private static void requireLaunchDir(Path dir) {
-    try {
-      LaunchFolder.create(dir).remove();
-    } catch (IOException e) {
-      throw new EcmSettings.WrongSetting(
-          EcmSettings.LAUNCH_DIR,
-          dir.toString(),
-          "a folder where the ECM can make others, and that nobody else can rename or replace: " + e);
-    }
   }
 
   /**

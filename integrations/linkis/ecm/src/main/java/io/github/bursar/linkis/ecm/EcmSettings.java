@@ -1,8 +1,6 @@
 package io.github.bursar.linkis.ecm;
 
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
-import java.nio.file.Paths;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
@@ -17,6 +15,8 @@ final class EcmSettings {
   static final String MODE = PREFIX + "mode";
   static final String SOCKET = PREFIX + "agent.socket";
   static final String LAUNCH = PREFIX + "launch";
+
+  /** Has no effect any more: the agent keeps the output of the engines that it starts. */
   static final String LAUNCH_DIR = PREFIX + "launch.dir";
 
   static final String DEFAULT_SOCKET = "/run/bursar/agent.sock";
@@ -53,9 +53,6 @@ final class EcmSettings {
   /** Whether the agent starts the engines. */
   final boolean launch;
 
-  /** Where the agent writes what the engines' scripts print. */
-  final Path launchDir;
-
   /** A setting that is wrong. The message names it, its value and what would be right. */
   static final class WrongSetting extends IllegalArgumentException {
     private static final long serialVersionUID = 1;
@@ -88,7 +85,6 @@ final class EcmSettings {
     mode = mode(ours.getOrDefault(MODE, ""));
     socket = socket(ours.getOrDefault(SOCKET, ""));
     launch = bool(LAUNCH, ours.getOrDefault(LAUNCH, ""));
-    launchDir = folder(LAUNCH_DIR, ours.getOrDefault(LAUNCH_DIR, ""));
   }
 
   private static Mode mode(String value) {
@@ -118,16 +114,6 @@ final class EcmSettings {
           "the absolute path of the agent's Unix socket, of at most " + MAX_SOCKET_PATH + " bytes");
     }
     return value;
-  }
-
-  private static Path folder(String name, String value) {
-    if (value.isEmpty()) {
-      return Paths.get(System.getProperty("java.io.tmpdir"));
-    }
-    if (!value.startsWith("/") || value.indexOf('\0') >= 0) {
-      throw new WrongSetting(name, value, "the absolute path of a folder");
-    }
-    return Paths.get(value);
   }
 
   private static boolean bool(String name, String value) {

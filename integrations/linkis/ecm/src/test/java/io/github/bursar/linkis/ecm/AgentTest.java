@@ -7,15 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.Paths;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -99,6 +96,7 @@ class AgentTest {
     EngineProcess engine = confirmed(id, child, "host-a:17485");
     assertEquals(child.pid(), real.allocation(id).path("process").path("pid").asLong());
     assertEquals("host-a:17485", real.allocation(id).path("address").asText());
+    assertEquals("PHASE_STARTING", real.allocation(id).path("phase").asText());
     assertEquals(engine, new EngineProcess(agent.get(id, PATIENCE).pid, agent.get(id, PATIENCE).startTime));
     child.destroyForcibly().waitFor();
     AgentAllocation end = over(id, Duration.ofSeconds(5));
@@ -244,8 +242,8 @@ class AgentTest {
   @Test
   void onlyTheAgentOfRootOrOneselfIsTrusted() throws Exception {
     AgentTransport.trust(0);
-    AgentTransport.trust(LaunchFolder.ownUser());
-    int other = LaunchFolder.ownUser() + 12_345;
+    AgentTransport.trust(AgentTransport.ownUser());
+    int other = AgentTransport.ownUser() + 12_345;
     String text = assertThrows(java.io.IOException.class, () -> AgentTransport.trust(other)).getMessage();
     assertTrue(text.contains("uid " + other + ": want an agent of root or of the ECM's own user"), text);
   }
@@ -303,42 +301,41 @@ class AgentTest {
     over(id, Duration.ofSeconds(1));
   }
 
+  /** The agent keeps it, for all who may read it. A reason is the last that a process writes. */
   @Test
-  void theOutputOfAnEngineThatRunsHasNoPathAndIsRead(@TempDir Path elsewhere) throws Exception {
-    Path secret = Files.write(elsewhere.resolve("stdout"), "secret\n".getBytes(StandardCharsets.UTF_8));
-    AgentProcess process = launch(real.reserve(MINUTE), "while ! test -e go; do sleep 0.1; done; echo one");
-    assertFalse(Files.exists(logs.getParent()), logs::toString);
-    Files.createDirectory(logs.getParent());
-    Files.createSymbolicLink(logs, elsewhere);
-    Files.createFile(work.resolve("go"));
-    BufferedReader reader = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-    assertEquals("one", reader.readLine());
-    assertEquals(null, reader.readLine());
-    assertTrue(Files.exists(secret));
-    Files.delete(logs);
-    Files.delete(logs.getParent());
+  void theOutputIsReadFromTheAgentByItsEnds() throws Exception {
+    String id = real.reserve(MINUTE);
+    AgentProcess process =
+        launch(id, "head -c 300000 /dev/zero | tr '\\0' o; echo printed; head -c 300000 /dev/zero | tr '\\0' e >&2; echo wrong >&2");
+    assertEquals("PHASE_STARTING", real.allocation(id).path("phase").asText());
+    byte[] output = readAll(process.getInputStream());
+    int half = 128 << 10;
+    assertEquals(2 * half, output.length);
+    String text = new String(output, StandardCharsets.US_ASCII);
+    assertTrue(text.substring(0, half).endsWith("ooprinted\n"), text.substring(half - 20, half));
+    assertTrue(text.endsWith("eewrong\n"), text.substring(2 * half - 20));
+    assertEquals(300_008, Files.size(logs.resolve("stdout")));
   }
 
   @Test
-  void anOutputThatIsClosedUnreadHoldsNoFile() throws Exception {
-    AgentProcess process = launch(real.reserve(MINUTE), "echo one");
-    InputStream output = process.getInputStream();
-    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
-    assertEquals(2, openFilesOfLaunch(), "standard output, standard error");
-    output.close();
-    assertEquals(0, openFilesOfLaunch());
+  void littleOutputIsReadWhole() throws Exception {
+    AgentProcess process = launch(real.reserve(MINUTE), "echo printed; echo wrong >&2");
+    assertEquals("printed\nwrong\n", new String(readAll(process.getInputStream()), StandardCharsets.US_ASCII));
   }
 
-  private long openFilesOfLaunch() throws IOException {
-    long open = 0;
-    for (File one : new File("/proc/self/fd").listFiles()) {
-      try {
-        open += Files.readSymbolicLink(one.toPath()).startsWith(logs) ? 1 : 0;
-      } catch (NoSuchFileException e) {
-        continue; // of the list itself
-      }
+  @Test
+  void outputThatTheAgentDoesNotHaveIsAnError() throws Exception {
+    String id = real.reserve(MINUTE);
+    assertThrows(AgentException.class, () -> agent.output(id, Agent.STDOUT, 100, PATIENCE));
+  }
+
+  private static byte[] readAll(InputStream from) throws IOException {
+    java.io.ByteArrayOutputStream all = new java.io.ByteArrayOutputStream();
+    byte[] piece = new byte[4096];
+    for (int n; (n = from.read(piece)) >= 0; ) {
+      all.write(piece, 0, n);
     }
-    return open;
+    return all.toByteArray();
   }
 
   private static ProcessHandle child(long pid) {
@@ -498,12 +495,10 @@ class AgentTest {
     Path folder = work = real.open(id);
     Path file = folder.resolve("engineConnExec.sh");
     Files.write(file, script.concat("\n").getBytes(StandardCharsets.UTF_8));
-    LaunchFolder output = LaunchFolder.create(Paths.get(System.getProperty("java.io.tmpdir")));
-    logs = Paths.get(output.toString());
+    logs = real.logs(id);
     AgentAllocation launched =
-        agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), logs.toString(), user, "host-a:17490");
-    output.unlink();
+        agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), null, user, "host-a:17490");
     assertTrue(launched.isActive(), launched::toString);
-    return new AgentProcess(agent, processes, launched, output, jvm, ended, UNTIL_RELEASED);
+    return new AgentProcess(agent, processes, launched, jvm, ended, UNTIL_RELEASED);
   }
 }

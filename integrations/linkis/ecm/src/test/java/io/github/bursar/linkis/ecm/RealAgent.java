@@ -43,7 +43,7 @@ final class RealAgent implements AutoCloseable {
         "socket: " + socket,
         "stateDir: " + folder + "/agent",
         "tick: 1s",
-        "engines: {cgroups: none}");
+        "engines: {cgroups: none, logDir: " + folder + "/logs}");
     coordinator = start("coordinator");
     agent = start("agent");
     awaitHost();
@@ -134,6 +134,11 @@ final class RealAgent implements AutoCloseable {
   /** What the agent or the coordinator has logged. */
   String log(String kind) throws IOException {
     return new String(Files.readAllBytes(folder.resolve(kind + ".log")), StandardCharsets.UTF_8);
+  }
+
+  /** Where the agent keeps the output of an engine. */
+  Path logs(String id) {
+    return folder.resolve("logs").resolve(id);
   }
 
   /** A folder in which every user may write. */

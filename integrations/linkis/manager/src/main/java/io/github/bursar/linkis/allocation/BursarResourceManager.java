@@ -9,6 +9,7 @@ import io.github.bursar.client.BursarException;
 import io.github.bursar.client.ConfirmRequest;
 import io.github.bursar.client.Explanation;
 import io.github.bursar.client.HostInfo;
+import io.github.bursar.client.Phase;
 import io.github.bursar.client.Shortfall;
 import io.github.bursar.linkis.Settings;
 import io.github.bursar.linkis.clusters.AcrossClusterRule;
@@ -267,8 +268,8 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
   }
 
   /**
-   * An engine runs. The ECM's side has confirmed it by its pid; if it has not, this gives it a
-   * lease. The pid that the engine itself tells is not used: a false one would bind what it holds
+   * An engine runs, and can take tasks: it is ready. The ECM's side has confirmed it by its pid; if
+   * it has not, this gives it a lease. The pid that the engine itself tells is not used: a false one would bind what it holds
    * to a process of somebody else. A part in a queue becomes smaller if the engine says so.
    */
   @Override
@@ -297,7 +298,7 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
       return;
     }
     try {
-      client.confirm(ConfirmRequest.builder(ticket).address(address).lease(LEASE).build());
+      client.confirm(ConfirmRequest.builder(ticket).address(address).lease(LEASE).phase(Phase.READY).build());
     } catch (BursarException e) {
       if (e.code() != BursarException.Code.FAILED_PRECONDITION && e.code() != BursarException.Code.NOT_FOUND) {
         throw LinkisErrors.of("confirmation of " + ticket, e);
@@ -306,6 +307,19 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
       if (now.state() != AllocationState.ACTIVE) {
         throw LinkisErrors.of("confirmation of " + ticket, e);
       }
+      ready(now, address);
+    }
+  }
+
+  /** Says that an engine that was confirmed by its pid can be used. */
+  private void ready(Allocation now, String address) {
+    if (now.pid() == 0) {
+      return;
+    }
+    try {
+      client.confirm(ConfirmRequest.builder(now.id()).address(address).pid(now.pid()).phase(Phase.READY).build());
+    } catch (BursarException e) {
+      log.warn("it could not be said that engine {} is ready: {}", now.id(), e.getMessage());
     }
   }
 
@@ -313,9 +327,10 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
   private void confirmInQueue(String ticket, String address, List<String> applications, Resource reported) {
     Allocation now = holding(ticket, address);
     if (now.state() == AllocationState.ACTIVE && applications.isEmpty()) {
+      ready(now, address);
       return;
     }
-    ConfirmRequest.Builder c = ConfirmRequest.builder(ticket).address(address).applicationIds(applications);
+    ConfirmRequest.Builder c = ConfirmRequest.builder(ticket).address(address).applicationIds(applications).phase(Phase.READY);
     if (now.state() == AllocationState.ACTIVE && now.pid() != 0) {
       c.pid(now.pid()); // the agent's
     } else if (applications.isEmpty() || now.entitled().external().isEmpty()) {

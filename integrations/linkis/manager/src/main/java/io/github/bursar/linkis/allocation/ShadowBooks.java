@@ -7,6 +7,7 @@ import io.github.bursar.client.BursarClient;
 import io.github.bursar.client.BursarException;
 import io.github.bursar.client.ConfirmRequest;
 import io.github.bursar.client.Explanation;
+import io.github.bursar.client.Phase;
 import io.github.bursar.linkis.clusters.AcrossClusterRule;
 import java.time.Duration;
 import java.util.Optional;
@@ -112,7 +113,7 @@ final class ShadowBooks implements AutoCloseable {
         () -> {
           Allocation a = client.getByRequestId(ticket).orElse(null);
           if (a != null && a.state() == AllocationState.RESERVED) {
-            ConfirmRequest.Builder c = ConfirmRequest.builder(a.id()).address(address);
+            ConfirmRequest.Builder c = ConfirmRequest.builder(a.id()).address(address).phase(Phase.READY);
             client.confirm((pid != 0 ? c.pid(pid) : c.lease(LEASE)).build());
           }
         });

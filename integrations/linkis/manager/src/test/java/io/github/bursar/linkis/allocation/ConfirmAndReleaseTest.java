@@ -12,6 +12,7 @@ import io.github.bursar.client.AllocationState;
 import io.github.bursar.client.BursarClient;
 import io.github.bursar.client.BursarServer;
 import io.github.bursar.client.ConfirmRequest;
+import io.github.bursar.client.Phase;
 import io.github.bursar.client.Resource;
 import io.github.bursar.linkis.FakeBursar;
 import java.time.Duration;
@@ -41,6 +42,7 @@ class ConfirmAndReleaseTest extends ManagerFixture {
       EngineInstanceLabel engine = linkis.started(ticket, host + ":17485", pid);
       manager.resourceUsed(with(labels("pid"), engine), used());
       assertEquals(process.pid(), allocation(ticket).pid());
+      assertEquals(Phase.READY, allocation(ticket).phase());
       process.destroyForcibly().waitFor();
       for (int i = 0; !allocation(ticket).state().ended(); i++) {
         assertTrue(i < 200, "the agent does not see that it ended: " + allocation(ticket));
@@ -63,6 +65,7 @@ class ConfirmAndReleaseTest extends ManagerFixture {
       manager.resourceUsed(with(labels("liar"), engine), used());
       Allocation a = allocation(ticket);
       assertEquals(0, a.pid());
+      assertEquals(Phase.READY, a.phase());
       assertTrue(a.expireTime().isPresent());
       manager.resourceReleased(gone("liar", engine, Long.toString(another.pid())));
       assertEquals(AllocationState.RELEASED, allocation(ticket).state());
