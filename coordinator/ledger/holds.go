@@ -10,27 +10,27 @@ import (
 
 // The rule of holds is in waiting.go.
 const (
-	// starvedVisited is for how many starved requests a hold is looked for at a time.
+	// starvedVisited is the number of starved requests in a round.
 	starvedVisited = 64
 	// starvedOfShare is how many of them may be of one share.
 	starvedOfShare = 4
 	// longestWindow bounds how long a hold lasts: StarvationAfter·2^k for the k-th of a request.
 	longestWindow = time.Hour
-	// claimedHostsOf is of how many hosts one may be held.
+	// claimedHostsOf is the number of hosts of which one may be held.
 	claimedHostsOf = 20
-	// hostsTried is how many other hosts are tried, if there are any, before one is held again for
-	// a request that names none.
+	// hostsTried is the number of other hosts, if there are any, that are tried before one is held
+	// again for a request that names none.
 	hostsTried = 4
-	// closestTried is how many hosts are looked at for one that can be held.
+	// closestTried is the number of hosts among which the ledger looks for one that can be held.
 	closestTried = 8
-	// sizesCompared is of how many hosts that are large enough the closest is taken, if the closest
-	// of all cannot be held.
+	// sizesCompared is the number of sufficiently large hosts that are compared if none of the
+	// closest can be held.
 	sizesCompared = 256
-	// visitsPerStep is how many starved requests are visited in one step. A visit decides the
-	// request, looks at closestTried hosts, and at ownCounted engines of each.
+	// visitsPerStep is the number of starved requests in one step. A visit decides the request,
+	// looks at closestTried hosts, and at ownCounted engines of each.
 	visitsPerStep = 8
-	// checksPerStep is of how many requests it is found out in one step whether they are starved. A
-	// check looks at closestTried hosts.
+	// checksPerStep is the number of requests that one step checks for starvation. A check looks at
+	// closestTried hosts.
 	checksPerStep = 64
 )
 
@@ -44,7 +44,7 @@ type claim struct {
 	index        int     // in the ledger's list
 }
 
-// need is what the hold's request asks of a held account.
+// need returns the part of a held account that the hold's request needs.
 func (c *claim) need(a *account) resource.Vector {
 	for i := range c.held {
 		if c.held[i].account == a {
@@ -54,8 +54,8 @@ func (c *claim) need(a *account) resource.Vector {
 	return resource.Vector{}
 }
 
-// kept is how much of what is free in a dimension is kept for the request that the account is held
-// for: what it needs, if there is that much.
+// kept returns the part of the free amount that a hold keeps for its request: the need, if that
+// much is free.
 func (a *account) kept(dimension string, free int64) int64 {
 	if a.claim == nil {
 		return 0
@@ -63,8 +63,8 @@ func (a *account) kept(dimension string, free int64) int64 {
 	return max(0, min(get(a.claim.need(a), dimension), free))
 }
 
-// left is what the account has left for a request now, by the ledger and, for the memory of a host,
-// by measurement.
+// left returns the amount that the account can give now, by the ledger and, for the memory of a
+// host, by measurement.
 func (a *account) left(dimension string) int64 {
 	free := a.available(dimension)
 	if h := a.queue.host; h != nil && dimension == resource.Memory {
@@ -73,8 +73,8 @@ func (a *account) left(dimension string) int64 {
 	return free
 }
 
-// heldFrom reports whether the account is held for another request, and e, which asks it for v,
-// does not fit next to that one.
+// heldFrom reports whether the account is held for another request and e, which asks it for v, does
+// not fit next to the hold.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	if a.claim == nil || a.claim.entry == e {
 		return false
@@ -82,8 +82,7 @@ func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	return a.keeps(v)
 }
 
-// keeps reports whether a request does not fit next to what is kept for the one that the account is
-// held for.
+// keeps reports whether a request does not fit next to the amounts that the hold keeps.
 func (a *account) keeps(v resource.Vector) bool {
 	for dimension, asked := range v.All() {
 		if asked == 0 || a.mostOf(dimension) >= unlimited {
@@ -96,7 +95,8 @@ func (a *account) keeps(v resource.Vector) bool {
 	return false
 }
 
-// idle is what the hold keeps from other requests now, in the dimensions that the account limits.
+// idle returns the amounts that the hold keeps from other requests now, in the dimensions that the
+// account limits.
 func (a *account) idle() (kept resource.Vector) {
 	if a.claim == nil {
 		return kept
@@ -109,9 +109,9 @@ func (a *account) idle() (kept resource.Vector) {
 	return kept
 }
 
-// visitStarved grants starved requests, or holds for them what they lack, if anything has changed
-// that concerns them. It visits the first ones, in their order, as many as are left to this step;
-// the next steps go on with the others. It returns how many visits are left.
+// visitStarved grants starved requests, or holds accounts that they lack, after a change that
+// concerns them. It visits the first ones, in their order, at most left of them; the next steps go
+// on with the others. It returns the number of visits that are left.
 func (l *Ledger) visitStarved(left int) int {
 	if len(l.visiting) == 0 {
 		if !l.visitDue {
@@ -140,8 +140,8 @@ func (l *Ledger) visitStarved(left int) int {
 	return left
 }
 
-// visit grants one starved request, keeps or drops its hold, or gives it one. It returns when to
-// try again; zero: when something changes.
+// visit grants one starved request, keeps or drops its hold, or gives it one. It returns the time
+// of the next try; zero: after the next change.
 func (l *Ledger) visit(e *entry) (again Instant) {
 	if e.claim != nil {
 		l.keepClaim(e, l.hostless(e))
@@ -181,7 +181,7 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 			again, free = min(again, a.rests), false
 		}
 	}
-	if !free { // nobody who is behind it gets a part of that
+	if !free { // no later request gets a part of these accounts
 		for _, c := range lacking {
 			c.account.wanted = l.visits
 		}
@@ -191,18 +191,18 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 	return 0
 }
 
-// postpone takes a request out of the order until it is next checked: no hold would help it now.
-// Else a few such requests would keep all others from being visited.
+// postpone removes a request from the order until its next check, because no hold would help it
+// now. Otherwise a few such requests would keep all others from being visited.
 func (l *Ledger) postpone(e *entry) {
 	l.removeStarved(e)
-	l.visitDue = true // those who come after it are to be visited, too
+	l.visitDue = true // the requests after it are to be visited, too
 	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
 	l.setEntryTimer(e)
 }
 
-// lacks returns the accounts that a request lacks something of. For one that names no host, and for
-// which no host has room, the closest one is among them. If helps is false, nothing that others
-// give back in these accounts would help.
+// lacks returns the accounts in which a request does not fit. If it names no host, and no host has
+// room, the closest host is one of them. If helps is false, no amount that others give back in
+// these accounts would help.
 func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 	asked := l.charges(e)
 	helps = true
@@ -234,9 +234,9 @@ func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 	return lacking, helps && l.canDrain(e, c) && !l.blocksItself(e, lacking)
 }
 
-// blocksItself reports whether what the request's own share has stands in its way in an account
-// that it lacks something of. If nobody else counts in these accounts, a hold keeps out nobody
-// else, and what the share has may end as well.
+// blocksItself reports whether the own share's use of an account keeps the request from fitting
+// there. If only the share counts in these accounts, a hold keeps out nobody else, and the share's
+// allocations may end as well: then it does not block itself.
 func (l *Ledger) blocksItself(e *entry, lacking []charge) bool {
 	if !slices.ContainsFunc(lacking, func(c charge) bool { return !e.share.alone(c.account) }) {
 		return false
@@ -244,7 +244,7 @@ func (l *Ledger) blocksItself(e *entry, lacking []charge) bool {
 	return slices.ContainsFunc(lacking, e.share.blocks)
 }
 
-// canDrain reports whether a request could get what it asks of an account if enough became free.
+// canDrain reports whether a request would fit in an account if enough became free.
 func (l *Ledger) canDrain(e *entry, c charge) bool {
 	switch {
 	case c.tooLargeNow(), c.part != nil && c.part.unschedulable() != "":
@@ -256,8 +256,9 @@ func (l *Ledger) canDrain(e *entry, c charge) bool {
 	return true
 }
 
-// closestHost is the host that comes closest to what a request asks for, of those that can be held
-// for it; nil: there is none. Its last ones come after all others, the latest of them last.
+// closestHost returns the host with the largest part of a request free, of those that can be held
+// for it; nil: there is none. The request's last hosts come after all others, the latest of them
+// last.
 func (l *Ledger) closestHost(e *entry) *host {
 	for at := range len(e.lastHosts) + 1 {
 		if h := l.closestBut(e, e.lastHosts[at:]); h != nil {
@@ -267,7 +268,7 @@ func (l *Ledger) closestHost(e *entry) *host {
 	return nil
 }
 
-// closestBut is the closest host that can be held for a request and is not one of these.
+// closestBut returns the closest host that can be held for a request and is not in avoid.
 func (l *Ledger) closestBut(e *entry, avoid []string) *host {
 	q := l.query(e)
 	w := Wishes{}
@@ -292,8 +293,8 @@ func (l *Ledger) closestBut(e *entry, avoid []string) *host {
 	return l.closestOfSize(e, q)
 }
 
-// closestOfSize is the closest host of some that are large enough: hosts that are too small may
-// have more to give than these.
+// closestOfSize returns the closest of some hosts that are large enough. Without it, hosts that are
+// too small could come first because they have more free.
 func (l *Ledger) closestOfSize(e *entry, q Query) (closest *host) {
 	part, compared := -1.0, 0
 	q.Rejected = func(slot Slot) bool {
@@ -314,13 +315,13 @@ func (l *Ledger) canHold(e *entry, h *host) bool {
 	return l.unclaimed(c.account) && l.canDrain(e, c) && !e.share.blocks(c)
 }
 
-// unclaimed reports whether an account is not held, does not rest, and is not wanted by a request
-// that comes before those who are visited now.
+// unclaimed reports whether an account is not held, does not rest, and is not wanted by an earlier
+// request of this visit.
 func (l *Ledger) unclaimed(a *account) bool {
 	return a.claim == nil && a.rests <= l.now && a.wanted != l.visits
 }
 
-// partOf is the part of a request that is left in the account, by the scarcest dimension.
+// partOf returns the part of a request that is left in the account, by the scarcest dimension.
 func (a *account) partOf(v resource.Vector) float64 {
 	part := 1.0
 	for dimension, asked := range v.All() {
@@ -331,8 +332,8 @@ func (a *account) partOf(v resource.Vector) float64 {
 	return part
 }
 
-// hostFor is the host that a request which names none can go to now: the one that is held for it,
-// or the best; nil: there is none.
+// hostFor returns the host for a request that names none: the host that is held for it, or the best
+// one; nil: there is none now.
 func (l *Ledger) hostFor(e *entry) *host {
 	if h := e.claimedHost(); h != nil && h.fits(e.request()) && !l.closedTo(e, h) {
 		return h
@@ -352,11 +353,11 @@ func (l *Ledger) mayClaimHost(e *entry, lacking []charge) bool {
 	return len(l.claimedHosts) < l.mostClaimedHosts() && (alone || e.share.starved.hosts == 0)
 }
 
-// mostClaimedHosts is how many hosts may be held.
+// mostClaimedHosts returns the number of hosts that may be held.
 func (l *Ledger) mostClaimedHosts() int { return max(1, len(l.hosts)/claimedHostsOf) }
 
-// limitClaimedHosts ends the latest holds of hosts if there are more than the hosts that are left
-// allow.
+// limitClaimedHosts ends the latest holds of hosts if they are too many for the present number of
+// hosts.
 func (l *Ledger) limitClaimedHosts() {
 	for len(l.claimedHosts) > l.mostClaimedHosts() {
 		latest := slices.MaxFunc(l.claimedHosts, func(a, b *host) int {
@@ -368,8 +369,9 @@ func (l *Ledger) limitClaimedHosts() {
 	}
 }
 
-// mayClaim reports whether more accounts may be held for a request, by what its share has had: see
-// holders.go. If not, again is when; zero: when a hold of its share ends.
+// mayClaim reports whether more accounts may be held for a request, after the earlier holds of its
+// share: see holders.go. If not, again is the time when they may; zero: when a hold of its share
+// ends.
 func (l *Ledger) mayClaim(e *entry, lacking []charge) (may bool, again Instant) {
 	if len(lacking) == 0 || e.claim != nil && e.claim.shared != 0 {
 		return true, 0
@@ -377,7 +379,7 @@ func (l *Ledger) mayClaim(e *entry, lacking []charge) (may bool, again Instant) 
 	s := &e.share.starved
 	shared := slices.ContainsFunc(lacking, charge.shared)
 	if !shared && s.wantsShared == l.visits {
-		return false, 0 // else the hosts that are held for one of its requests keep another from its turn
+		return false, 0 // otherwise holds of hosts for one request would keep another from its turn
 	}
 	own := 0
 	if e.claim != nil {

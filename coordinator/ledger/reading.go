@@ -10,35 +10,35 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// # How a report of a cluster is taken in
+// # How the ledger takes in a report of a cluster
 //
-// A cluster may have thousands of queues and of our applications. So a report is taken in by steps;
-// what one step leaves is due at once, and Advance goes on. Small reports need one step.
+// A cluster may have thousands of queues and of our applications. So the ledger takes in a report
+// by steps; the rest after a step is due at once, and Advance goes on. Small reports need one step.
 //
-// Each queue goes over to the new report by itself. Its account has the figures of one report at
-// every moment: what the cluster says is used there, less what that includes of our allocations.
-// It limits what is granted in this queue, whatever the others have; a request must fit in its
-// queue and in each one above by the figures of that queue. So nothing has to wait until all
-// queues have gone over, and between two steps readers see some queues as they were read before
-// and some as they were read last. But what is said of the cluster as a whole (when it was asked,
-// that something is known of it) changes when the last queue has gone over.
+// Each queue changes over to the new report by itself. Its account has the figures of one report at
+// every moment: the use that the cluster reports there, less our allocations in that figure. The
+// account limits the grants in this queue, independently of the other queues; a request must fit in
+// its queue and in each one above by the figures of that queue. So nothing has to wait until all
+// queues have changed over. Between two steps readers see some queues by the last reading and some
+// by the one before. But the state of the cluster as a whole (the time of the reading, whether it
+// is known) changes when the last queue has changed over.
 //
-// All our allocations count in the root. So what a report includes of them is added up in steps
-// before the first queue goes over, next to what the last report includes. From then until the end
-// both are kept (whichReading), and a change of an allocation changes both. In the end the new one
-// takes the place of the old one.
+// All our allocations count in the root. So the report's figures for them are added up in steps
+// before the first queue changes over, next to those of the last report. From then until the end
+// the ledger keeps both (whichReading), and a change of an allocation changes both. In the end the
+// new figures replace the old ones.
 
-// readingStep is how much of a report one step takes in, in places where an allocation counts. One
-// takes up to half a microsecond. What takes longer counts for several.
+// readingStep is the size of a step, in places where an allocation counts. One takes up to half a
+// microsecond. Work that takes longer counts for several.
 const readingStep = 1024
 
-// readingList is the reports that are being taken in.
+// readingList is the reports that the ledger is taking in.
 type readingList struct {
-	clusters []*cluster // whose reports they are, the first to be taken in first
-	step     int        // how much one step takes in
+	clusters []*cluster // the clusters of the reports, in the order of taking in
+	step     int        // size of one step
 }
 
-// indexedReport is a report that was checked.
+// indexedReport is the index of a checked report.
 type indexedReport struct {
 	order   []int // of its queues, by address
 	answers map[string]*ApplicationReport
@@ -46,13 +46,13 @@ type indexedReport struct {
 	// path.
 	leaves   map[string][]string
 	standard map[string]string
-	parents  map[string]bool // paths of those that take no applications
+	parents  map[string]bool // paths of the queues that take no applications
 	capacity fleet
 }
 
-// Prepare checks a report and indexes it, as ReportCluster does. If that was done before, outside
-// of the commit loop, the loop is not held by it. After it only Asked, GoodFor, Settle and
-// Incarnation may be changed.
+// Prepare checks a report and indexes it, as ReportCluster does. A call outside of the commit loop
+// keeps this work out of the loop. After it only Asked, GoodFor, Settle and Incarnation may be
+// changed.
 //
 // Errors: *FieldError (a queue without a path, or listed twice).
 func (r *ClusterReport) Prepare() error {
@@ -75,7 +75,7 @@ func (r *ClusterReport) Prepare() error {
 			return &FieldError{fmt.Sprintf("queues[%d].path", i), r.address(i).String(), "each queue once in each partition"}
 		}
 		q := &r.Queues[i]
-		if _, twice := x.standard[q.Path]; !twice { // else it was listed for another partition
+		if _, twice := x.standard[q.Path]; !twice { // otherwise it was listed for another partition
 			x.leaves[leaf(q.Path)] = append(x.leaves[leaf(q.Path)], q.Path)
 		}
 		x.standard[q.Path] = q.DefaultPartition
@@ -93,12 +93,12 @@ func (r *ClusterReport) Prepare() error {
 	return nil
 }
 
-// address is that of the queue with this index.
+// address returns the address of the queue with this index.
 func (r *ClusterReport) address(i int) resource.Address {
 	return resource.Address{Kind: r.Kind, Cluster: r.Cluster, Path: r.Queues[i].Path, Partition: r.Queues[i].Partition}
 }
 
-// reading is a report of a cluster that is being taken in.
+// reading is a report of a cluster that the ledger is taking in.
 type reading struct {
 	ClusterReport
 	*indexedReport
@@ -110,46 +110,47 @@ type reading struct {
 	// before are the answers of the last report; nil: they do not count.
 	before map[string]*ApplicationReport
 	// owners has the allocation in which each application counts, see readingowners.go. It must not
-	// count in two. What an allocation names later counts nowhere until the next report.
+	// count in two. Applications that an allocation names later count nowhere until the next
+	// report.
 	owners map[string]owner
 	over   btree.Set[ID] // the allocations that end with their applications
-	// endsNone keeps these: what is read of the cluster is forgotten.
+	// endsNone keeps the allocations of over, because the state of the cluster is forgotten.
 	endsNone bool
-	// next is what the report includes of allocations, and sums that of all in a queue; none: what
-	// the last report includes.
+	// next has the report's figures for allocations, and sums their sums by queue. An allocation
+	// without an entry has those of the last report.
 	next map[ID]*nextShown
 	sums map[*clusterQueue]*resource.Sum
 
 	phase   phase
-	members int              // how many of the cluster's members this phase has yet to visit
-	at      int              // how many of order have gone over
-	after   resource.Address // the cluster's queues up to this one have gone over, or are woken
-	usersOf *clusterQueue    // the queue that went over last, if not all users' parts of it have
-	user    string           // its users up to this one have
+	members int              // number of the cluster's members that this phase has yet to visit
+	at      int              // number of queues in order that have changed over
+	after   resource.Address // the cluster's queues up to this one have changed over, or are woken
+	usersOf *clusterQueue    // the queue that changed over last, if not all its users' parts have
+	user    string           // its users up to this one have changed over
 	changed bool             // other queues are reported, or a queue has another default partition
-	wake    bool             // nothing was known of the cluster before, and now something is
-	// valuation is the change of the cluster's capacity; 0: it is what it was.
+	wake    bool             // the cluster was unknown before, and is known now
+	// valuation is the change of the cluster's capacity; 0: it is unchanged.
 	valuation uint64
 	list      []*clusterQueue // scratch
 }
 
-// phase is what is done of a report.
+// phase is a stage of taking in a report.
 type phase int
 
 const (
 	findingOwners   phase = iota
 	followingParts        // to the queues in which their applications run
-	countingShown         // what the report includes of each allocation
-	updatingQueues        // which go over to the report
-	revaluingShares       // of which the cluster's capacity is another one
-	wakingQueues          // from which nothing could be granted before
+	countingShown         // the report's figures for each allocation
+	updatingQueues        // which change over to the report
+	revaluingShares       // after a change of the cluster's capacity
+	wakingQueues          // that could grant nothing before
 	endingMembers         // whose applications have ended
-	mergingShown          // what the report includes takes the place of what the last one did
+	mergingShown          // the report's figures replace those of the last one
 	allDone
 )
 
-// ReportCluster takes in what was read of a cluster, or refuses it. If it is much, that takes more
-// steps: NextTimer is now until it is done. The ledger keeps the lists of the report.
+// ReportCluster takes in a report of a cluster, or refuses it. A large report takes more steps:
+// NextTimer is now until it is done. The ledger keeps the lists of the report.
 //
 // Errors: *NotFoundError (there is no provider for it any more), and those of Prepare.
 func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
@@ -184,7 +185,7 @@ func (l *Ledger) beginReading(c *cluster, report ClusterReport) {
 		after: resource.Address{Kind: c.Kind, Cluster: c.Cluster}, next: make(map[ID]*nextShown), sums: make(map[*clusterQueue]*resource.Sum),
 	}
 	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || r.Asked < c.taken {
-		r.before = nil // they are from another time, or may be newer than these queues
+		r.before = nil // the answers are from another time, or may be newer than these queues
 	}
 	c.silence = ""
 	if !r.valid(l.now) { // nothing is granted by its figures
@@ -195,20 +196,20 @@ func (l *Ledger) beginReading(c *cluster, report ClusterReport) {
 	l.readings.clusters = append(l.readings.clusters, c)
 }
 
-// valid reports whether the figures of the report may be relied on.
+// valid reports whether the figures of the report are reliable.
 func (r *reading) valid(now Instant) bool { return r.Untrusted == "" && now < r.until }
 
-// takeInReports takes in as much of the reports as one step may, one after the other.
+// takeInReports takes in reports, one after the other, up to the size of one step.
 func (l *Ledger) takeInReports() {
 	before := l.revision
 	for left := l.readings.step; len(l.readings.clusters) > 0 && left > 0 && !l.Behind(); {
 		l.takeIn(l.readings.clusters[0].reading, &left)
 	}
-	l.own += int(l.revision - before) //nolint:gosec // what one step ends at most
+	l.own += int(l.revision - before) //nolint:gosec // at most the allocations that one step ends
 }
 
-// finishReading takes in all that is left of a report, if there is one. That is one long step: for
-// other settings, for silence, and for a report that comes before the last one was taken in.
+// finishReading takes in the rest of a report, if there is one, in one long step: for other
+// settings, for silence, and for a report that comes before the last one was taken in.
 func (l *Ledger) finishReading(c *cluster) {
 	if c.reading != nil {
 		left := math.MaxInt
@@ -216,7 +217,7 @@ func (l *Ledger) finishReading(c *cluster) {
 	}
 }
 
-// takeIn goes on with a report while something is left of the step.
+// takeIn goes on with a report until the step is used up.
 func (l *Ledger) takeIn(r *reading, left *int) {
 	for *left > 0 && r.phase < allDone {
 		if !r.goOn(l, left) {
@@ -231,7 +232,7 @@ func (l *Ledger) takeIn(r *reading, left *int) {
 	}
 }
 
-// goOn goes on with the present phase. It reports whether that is done.
+// goOn goes on with the present phase. It reports whether the phase is done.
 func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	switch r.phase {
 	case findingOwners:
@@ -261,9 +262,9 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	}
 }
 
-// eachMember visits the members that there were when the phase began, the last one first. One that
-// leaves is replaced by the last one, which was visited before. A place where a member counts costs
-// so much of the step.
+// eachMember visits the members that existed when the phase began, the last one first. A member
+// that leaves is replaced by the last one, which was visited before. Each place where a member
+// counts subtracts cost from left.
 func (r *reading) eachMember(left *int, cost int, visit func(*entry)) (done bool) {
 	r.members = min(r.members, len(r.cluster.members))
 	for r.members > 0 && *left > 0 {

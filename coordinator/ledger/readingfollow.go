@@ -9,21 +9,21 @@ import (
 
 // # Applications that run elsewhere
 //
-// A cluster may run an application in another queue than the one that was granted: its placement
-// rules say so, or somebody has moved it. Then the part of the allocation follows it, in one step:
-// before it the part counts in the one queue and in those above, after it in the other and in those
-// above that. It follows before what the report includes of allocations is counted, so it counts as
-// any part of which the cluster has shown nothing yet: in full next to what others use, until a
-// second reading shows the application there.
+// A cluster may run an application in another queue than the granted one: because of its placement
+// rules, or because somebody has moved it. Then the part of the allocation follows the application
+// in one step: before it the part counts in the one queue and in those above, after it in the other
+// and in those above that. It follows before the report's figures for allocations are counted. So
+// it counts like any part that the cluster has not shown yet: in full next to the use of others,
+// until a second reading shows the application there.
 //
 // A move is no grant. It may put the other queue, or a limit of external parts, over its limit. So
-// parts follow only what runs as the user of their allocation, see readingowners.go.
+// parts follow only applications that run as the user of their allocation, see readingowners.go.
 
-// followCost is what a part that follows its application counts of a step.
+// followCost is the cost of a part that follows its application, in units of a step.
 const followCost = 16
 
-// follow lets the parts of an allocation follow its applications, and says what became of those
-// that did not end well. It returns what it counts of a step.
+// follow lets the parts of an allocation follow its applications, and records the reason of those
+// that did not end well. It returns its cost in units of a step.
 func (r *reading) follow(l *Ledger, e *entry) (cost int) {
 	cost = 1 + len(e.ApplicationIDs)
 	if e.State != Active || len(e.ApplicationIDs) == 0 || len(r.answers) == 0 {
@@ -52,8 +52,8 @@ func (r *reading) follow(l *Ledger, e *entry) (cost int) {
 }
 
 // strayed finds the part of an allocation whose application runs in another queue, and that queue;
-// empty: there is none, or it cannot be told which part it is. If it does not follow because nobody
-// can tell whose the application is, why says so.
+// to is empty if there is none, or if the part is ambiguous. If the part does not follow because
+// the application's owner is unknown, why says so.
 func (r *reading) strayed(e *entry) (part int, to, application, why string) {
 	var used [resource.MaxExternal]bool // parts in which an application runs
 	var strays []*ApplicationReport
@@ -94,7 +94,7 @@ func (r *reading) strayed(e *entry) (part int, to, application, why string) {
 	return part, to, application, ""
 }
 
-// unused is the only part in the cluster that is not used; false: there is none, or several.
+// unused returns the only unused part in the cluster; false: there is none, or several.
 func (r *reading) unused(e *entry, used *[resource.MaxExternal]bool) (part int, only bool) {
 	found := 0
 	for i := range e.Entitled.External {
@@ -107,8 +107,8 @@ func (r *reading) unused(e *entry, used *[resource.MaxExternal]bool) (part int, 
 }
 
 // isIn reports whether an application of an allocation runs in a partition: it holds something
-// there or, if the cluster does not say where it holds something, no part of the allocation is in
-// another partition of the cluster.
+// there. If the cluster does not report the partition, no part of the allocation may be in another
+// partition of the cluster.
 func (r *reading) isIn(e *entry, a *ApplicationReport, partition string) bool {
 	told := false
 	for of, v := range a.Allocated {
@@ -127,7 +127,7 @@ func (r *reading) has(part *resource.External) bool {
 	return part.Kind == r.Kind && part.Cluster == r.Cluster
 }
 
-// pathOf is the full path of the queue that the cluster names; empty: that cannot be told. The
+// pathOf returns the full path of a queue name from the cluster; empty if it is ambiguous. The
 // queue may have been made after the queues were read.
 func (r *reading) pathOf(queue string) string {
 	switch paths := r.leaves[queue]; {
@@ -141,17 +141,17 @@ func (r *reading) pathOf(queue string) string {
 	return ""
 }
 
-// namesPath reports whether what the cluster names a queue is its full path.
+// namesPath reports whether the cluster's name of a queue is its full path.
 func (r *reading) namesPath(queue string) bool {
 	_, there := r.standard[queue]
 	return there || r.cluster.isFull(queue)
 }
 
 // endsWith reports whether an allocation lives as long as its applications, and these have ended by
-// the report. So what became of them is said when it ends.
+// the report. Its end then carries the reason of its applications.
 func (r *reading) endsWith(e *entry) bool { return e.finished(r.answers, r.settled(e)) }
 
-// settled reports whether the cluster had the time to see what the allocation runs there, and an
+// settled reports whether the cluster had the time to see the allocation's applications, and an
 // operator the time to notice that it is the wrong cluster.
 func (r *reading) settled(e *entry) bool {
 	return r.Untrusted == "" && r.Asked >= max(e.Confirmed, e.external.changed, r.cluster.since).Add(r.Settle)
@@ -166,9 +166,9 @@ func (r *reading) see(e *entry) {
 	}
 }
 
-// failure says which application of an allocation did not end well, and why, or which is lost;
-// empty: none that is known. One that no cluster knows is lost if one knew it, once the clusters
-// had the time to see it.
+// failure names an application of an allocation that did not end well, and why, or one that is
+// lost; empty if none is known. An application that no cluster knows is lost if one knew it, once
+// the clusters had the time to see it.
 func (r *reading) failure(e *entry, settled bool) string {
 	for _, id := range e.ApplicationIDs {
 		for i := range e.external.memberships {
@@ -181,11 +181,12 @@ func (r *reading) failure(e *entry, settled bool) string {
 	return r.unknown(e, settled, true)
 }
 
-// neverSeen says which application no cluster has known.
+// neverSeen names an application that no cluster has known.
 func (r *reading) neverSeen(e *entry) string { return r.unknown(e, true, false) }
 
-// unknown says which application no cluster knows, of those that one knew or of the others; empty:
-// there is none. What was known before the load does not count.
+// unknown names an application that no cluster knows. seen selects the applications that one knew
+// before, or the others. The result is empty if there is none. Knowledge from before the load does
+// not count.
 func (r *reading) unknown(e *entry, settled, seen bool) string {
 	if !settled {
 		return ""
@@ -205,7 +206,7 @@ func (r *reading) unknown(e *entry, settled, seen bool) string {
 	return ""
 }
 
-// answer is what a cluster last said of an application; nil: nothing.
+// answer returns a cluster's last answer about an application; nil: none.
 func (r *reading) answer(c *cluster, id string) *ApplicationReport {
 	if c == r.cluster {
 		return r.answers[id]
@@ -213,7 +214,7 @@ func (r *reading) answer(c *cluster, id string) *ApplicationReport {
 	return c.answers[id]
 }
 
-// how says in words how an application ended that did not end well.
+// how describes the end of an application that did not end well.
 func (a *ApplicationReport) how() string {
 	switch a.Failure {
 	case "FAILED":
@@ -224,13 +225,13 @@ func (a *ApplicationReport) how() string {
 	return "ended as " + a.Failure
 }
 
-// endReason says why an allocation ends with its applications.
+// endReason returns the reason for the end of an allocation with its applications.
 func (r *reading) endReason(e *entry) string {
 	return cmp.Or(r.failure(e, true), r.neverSeen(e), "its application ended")
 }
 
-// moved are the parts of an entry with one of them in another queue, sorted as parts are. It is not
-// so if they cannot be counted there.
+// moved returns the parts of an entry with one of them in another queue, sorted as parts are. It
+// returns false if they are not valid together.
 func (e *entry) moved(part int, path string) ([]resource.External, bool) {
 	next := slices.Clone(e.Entitled.External)
 	next[part].Path = path
@@ -238,8 +239,8 @@ func (e *entry) moved(part int, path string) ([]resource.External, bool) {
 	return next, resource.Resource{Vector: e.Entitled.Vector, External: next}.Validate() == nil
 }
 
-// movePart lets a part of an entry, which is active, count in another queue of its cluster: next
-// are the parts then. A report of that cluster is being taken in, which has not counted the entry
+// movePart counts a part of an active entry in another queue of its cluster. next are the parts
+// after the move. The ledger is taking in a report of that cluster, and has not counted the entry
 // yet.
 func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
 	x, before := e.external, e.Entitled.External
@@ -283,8 +284,8 @@ func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
 	l.countHostBytes(e, e.host, e.hostBytes()-onHost)
 }
 
-// moveShown puts what reports include of an entry in the order of its next parts and charges. Of a
-// part that moves nothing was shown where it counts now.
+// moveShown puts the reports' figures for an entry in the order of its next parts and charges. For
+// a moved part the reports had shown nothing in its new place.
 func (x *external) moveShown(id ID, before, next []resource.External, charges []queueCharge) {
 	moved := func(list []resource.Vector) []resource.Vector {
 		after := make([]resource.Vector, len(next))

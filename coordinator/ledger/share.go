@@ -7,16 +7,16 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// share is what a user, or an account whose rule sets a weight or a guarantee, has of the whole
-// fleet, and of each external cluster. Among requests of one priority the one with the smallest
+// share is the use of the whole fleet, and of each external cluster, by a user or by an account
+// whose rule sets a weight or a guarantee. Among requests of one priority the one with the smallest
 // share goes first (weighted dominant resource fairness).
 type share struct {
 	key        string
 	weight     int64
 	guaranteed resource.Vector
 
-	amounts                // on hosts: the sum of what its reserved and active allocations are entitled to
-	clusters []*clusterUse // in clusters in which it has something
+	amounts                // on hosts: the sum of the entitlements of its reserved and active allocations
+	clusters []*clusterUse // one for each cluster that it uses
 	promised []promise     // guarantees of external parts
 	sets     int           // account sets that count in it
 
@@ -30,8 +30,8 @@ type share struct {
 	account *account // the one whose rule sets its weight or guarantee; nil: it is a user's
 }
 
-// shareUse is what a share has in one account: the sum of what its reserved and active allocations
-// are entitled to there.
+// shareUse is a share's use of one account: the sum of the entitlements of its reserved and active
+// allocations there.
 type shareUse struct {
 	account *account
 	sum     resource.Sum
@@ -39,18 +39,18 @@ type shareUse struct {
 	cluster *clusterUse // of which it is a part, if the account is that of a cluster's top queue
 }
 
-// aboveGuarantee is added to the value of a share that has more than its guarantee, or has no
-// guarantee. A fraction of the fleet is at most 1 by the accounts, one of a cluster is more only if
-// the cluster has shrunk, and a weight is at least 1.
+// aboveGuarantee is added to the value of a share that is above its guarantee, or has no guarantee.
+// A fraction of the fleet is at most 1 by the accounts, one of a cluster is more only if the
+// cluster has shrunk, and a weight is at least 1.
 const aboveGuarantee = 1 << 20
 
-// fleet is what all hosts could give. Dominant shares are fractions of it.
+// fleet is the capacity of all hosts. Dominant shares are fractions of it.
 type fleet struct {
 	memory, cpu int64
 	custom      counts
 }
 
-// add adds what a host could give, or takes it away with sign -1.
+// add adds the capacity of a host, or subtracts it with sign -1.
 func (f *fleet) add(a *account, sign int64) {
 	f.memory += sign * known(a.most[0])
 	f.cpu += sign * known(a.most[1])
@@ -77,7 +77,7 @@ func (h *amounts) add(v resource.Vector, sign int64) {
 	}
 }
 
-// dominant is the largest of the fractions of everything.
+// dominant returns the largest fraction of any dimension.
 func (h *amounts) dominant(of *fleet) float64 {
 	value := max(fraction(h.memory, of.memory), fraction(h.cpu, of.cpu))
 	for name, has := range h.custom {
@@ -109,7 +109,7 @@ func (s *share) revalue(f *fleet) {
 	}
 }
 
-// fraction is zero if nothing is known of the whole.
+// fraction returns part/whole, and zero if the whole is unknown.
 func fraction(part, whole int64) float64 {
 	if whole == 0 {
 		return 0
@@ -134,8 +134,7 @@ func (s *share) withinGuarantee() bool {
 	return s.withinPromises()
 }
 
-// count adds to what the share has, or subtracts with sign -1, and restores the order of its
-// queues.
+// count adds to the share's use, or subtracts with sign -1, and restores the order of its queues.
 func (s *share) count(v resource.Vector, sign int64, f *fleet) {
 	s.add(v, sign)
 	s.reorder(f)
@@ -149,7 +148,7 @@ func (s *share) reorder(f *fleet) {
 	}
 }
 
-// use finds or makes what the share has in an account, and counts one that counts there.
+// use finds or makes the share's use of an account, and counts one more reference.
 func (s *share) use(a *account) *shareUse {
 	u := s.uses[a]
 	if u == nil {
@@ -178,7 +177,7 @@ func (u *shareUse) add(v resource.Vector) {
 	}
 }
 
-// subtract gives back what add counted.
+// subtract reverses add.
 func (u *shareUse) subtract(v resource.Vector) {
 	if err := u.sum.Minus(v); err != nil {
 		panic("ledger: a share in " + u.account.name.String() + ": " + err.Error())
@@ -188,8 +187,8 @@ func (u *shareUse) subtract(v resource.Vector) {
 	}
 }
 
-// blocks reports whether what a share has in an account stands in the way of what a request of it
-// asks for there: even if all others gave back what they have, it would not fit.
+// blocks reports whether the share's own use of an account keeps its request from fitting there,
+// even if all other shares gave back their use.
 func (s *share) blocks(c charge) bool {
 	if s.memory == 0 && s.cpu == 0 && s.instances == 0 && len(s.custom) == 0 && !c.account.name.OfParts() {
 		return false
@@ -215,23 +214,24 @@ func (s *share) blocks(c charge) bool {
 	return false
 }
 
-// ownCounted is how many engines of a host are looked at for those of one share. A host with more
-// is not held for a share that has something somewhere.
+// ownCounted is the number of engines of a host among which the ledger looks for those of one
+// share. A host with more engines is not held for a share that has any use.
 const ownCounted = 256
 
-// alone reports whether nobody but the share, or the user of its requests, counts in an account.
+// alone reports whether only the share, or the user of its requests, counts in an account.
 func (s *share) alone(a *account) bool {
 	return a.rule != nil && (a == s.account || s.account != nil && a.abroad() == s.account || a.name.Labels.Value(userKey) != "")
 }
 
-// drop forgets a group in which no request waits any more.
+// drop removes a group without waiting requests.
 func (s *share) drop(g *group) {
 	s.groups = slices.DeleteFunc(s.groups, func(other *group) bool { return other == g })
 }
 
 // shareOf finds or makes the share of a request: that of its first quota account whose rule sets a
-// weight or a guarantee, else that of its user. The rule for everything is not asked: whatever its
-// weight is, all requests would have the same share, and no user would be given way to another.
+// weight or a guarantee, otherwise that of its user. The rule for everything does not count: with
+// any weight of it, all requests would have the same share, and the order among users would be
+// lost.
 func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
 	var of *account

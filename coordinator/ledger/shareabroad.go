@@ -10,24 +10,24 @@ import (
 
 // # Shares of external clusters
 //
-// What a share has in the queues of a cluster is a fraction of what the top queues of the cluster
-// may have together, as its last reading says. That is the capacity of the cluster. The largest of
-// the fractions of the fleet and of all clusters is the value of the share. What is not known of a
-// capacity does not count: the cluster was not read since the load, or with its present settings,
-// or it does not limit one of its top queues. A cluster that is silent keeps its capacity.
+// A share's use of a cluster is a fraction of the cluster's capacity: the sum of the limits of its
+// top queues, by its last reading. The value of the share is the largest of its fractions of the
+// fleet and of all clusters. An unknown capacity does not count: the cluster was not read since the
+// load, or not with its present settings, or it does not limit one of its top queues. A silent
+// cluster keeps its capacity.
 //
-// If a reading brings another capacity, the shares that have something in the cluster are valued
-// again in steps. A share of which nothing waits is valued when something of it begins to wait.
+// If a reading brings another capacity, the ledger values the shares with a use of the cluster
+// again, in steps. A share without waiting requests is valued when one begins to wait.
 
-// clusterUse is what a share has in one cluster, in all partitions. Applications and their masters
-// are left out: what masters take is a part of the memory and the cpu.
+// clusterUse is a share's use of one cluster, in all partitions. Applications and their masters are
+// left out: a master is a part of the memory and the cpu.
 type clusterUse struct {
 	cluster *cluster
 	amounts
 	tops int // uses of top queues that count in it
 }
 
-// count adds what the share has in a top queue, or subtracts it with sign -1.
+// count adds the share's use of a top queue, or subtracts it with sign -1.
 func (u *clusterUse) count(v resource.Vector, sign int64) {
 	u.memory += sign * v.Memory()
 	u.cpu += sign * v.CPU()
@@ -38,11 +38,11 @@ func (u *clusterUse) count(v resource.Vector, sign int64) {
 	}
 }
 
-// isTop reports whether there is no queue above it.
+// isTop reports whether the queue has no queue above it.
 func (q *clusterQueue) isTop() bool { return q.parent == nil && q.of == nil }
 
-// clusterUse finds or makes what the share has in the cluster whose top queue an account is of, and
-// counts one that counts there; nil: it is another account.
+// clusterUse finds or makes the share's use of the cluster to which a top queue's account belongs,
+// and counts one more use of a top queue; nil: the account is not that of a top queue.
 func (s *share) clusterUse(a *account) *clusterUse {
 	q := a.queue.clusterQueue
 	if q == nil || !q.isTop() {
@@ -67,13 +67,13 @@ func (s *share) dropClusterUse(u *clusterUse) {
 	}
 }
 
-// promise is a guarantee of external parts, and what the share has there.
+// promise is a guarantee of external parts, and the share's use of it.
 type promise struct {
 	resource.External
 	has resource.Sum
 }
 
-// promisesOf are the guarantees of external parts of a rule.
+// promisesOf returns the guarantees of external parts of a rule.
 func promisesOf(r *rule) []promise {
 	list := make([]promise, len(r.GuaranteedExternal))
 	for i := range list {
@@ -82,8 +82,8 @@ func promisesOf(r *rule) []promise {
 	return list
 }
 
-// withinPromises reports whether the share has less than it is guaranteed of external parts, in
-// each dimension that a guarantee lists.
+// withinPromises reports whether the share's use of external parts is below its guarantees, in each
+// dimension that a guarantee lists.
 func (s *share) withinPromises() bool {
 	for i := range s.promised {
 		for dimension, most := range s.promised[i].All() {
@@ -95,8 +95,7 @@ func (s *share) withinPromises() bool {
 	return true
 }
 
-// countParts counts external parts in the guarantees that cover them, or gives them back with
-// sign -1.
+// countParts adds external parts to the guarantees that cover them, or subtracts them with sign -1.
 func (s *share) countParts(parts []resource.External, sign int) {
 	if len(s.promised) == 0 {
 		return
@@ -121,8 +120,8 @@ func (s *share) countPart(at resource.Address, v resource.Vector, sign int) {
 	}
 }
 
-// topLimits is what the top queues of a report may have together. If one of them is not limited,
-// nothing is known of the whole: that is 0.
+// topLimits returns the sum of the limits of a report's top queues. A dimension is 0, unknown, if
+// one of them does not limit it.
 func (r *ClusterReport) topLimits() (f fleet) {
 	memory, cpu := true, true
 	for i := range r.Queues {
@@ -147,15 +146,15 @@ func (r *ClusterReport) topLimits() (f fleet) {
 	return f
 }
 
-// capped is a sum of what is not negative, and the largest number if that is too small.
+// capped returns the sum of two numbers that are not negative, at most the largest number.
 func capped(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 func (f *fleet) equal(other *fleet) bool {
 	return f.memory == other.memory && f.cpu == other.cpu && maps.Equal(f.custom, other.custom)
 }
 
-// setCapacity sets what the cluster has, by a reading; shares are valued by it from now on. Those
-// that have something there are valued again by revalueShares.
+// setCapacity sets the cluster's capacity by a reading. From now on shares are valued by it, and
+// revalueShares values the shares with a use of the cluster again.
 func (r *reading) setCapacity(l *Ledger) {
 	if r.valid(l.now) && !r.cluster.capacity.equal(&r.capacity) {
 		r.cluster.capacity = r.capacity
@@ -164,8 +163,7 @@ func (r *reading) setCapacity(l *Ledger) {
 	}
 }
 
-// revalueShares values the shares that have something in the cluster again if its capacity is
-// another one.
+// revalueShares values the shares with a use of the cluster again if its capacity has changed.
 func (r *reading) revalueShares(l *Ledger, left *int) (done bool) {
 	if r.valuation == 0 {
 		return true
@@ -175,8 +173,8 @@ func (r *reading) revalueShares(l *Ledger, left *int) (done bool) {
 	})
 }
 
-// revalueOnce values a share again if it was not after this change of a cluster. It returns in how
-// many queues its place may have changed.
+// revalueOnce values a share again unless it was valued after this change of a cluster. It returns
+// the number of queues in which its place may have changed.
 func (l *Ledger) revalueOnce(s *share, valuation uint64) int {
 	if s.valued == valuation {
 		return 0

@@ -9,31 +9,31 @@ import (
 
 // # Quantities that nothing limits
 //
-// What a request may ask for is bounded (resource.MaxQuantity), and most of it by what a host, a
-// queue or a quota has. Some is not: hosts do not limit instances, and a queue may list no limit.
-// So that no sum overflows whatever rules come, each live allocation counts with its largest
-// quantity, and what these add up to is bounded: for all, so that every sum has room, and long
-// before that for each caller, so that nobody can use up what is for all.
+// A request's quantities are bounded (resource.MaxQuantity), and most also by a host, a queue or a
+// quota. Some are not: hosts do not limit instances, and a queue may list no limit. No sum may
+// overflow under any rules. So each live allocation counts with its largest quantity, and the sum
+// of these is bounded: for all allocations, so that every sum has room, and at a much lower bound
+// for each caller, so that no caller can use up the bound of all.
 
 const (
 	// mostTogether bounds the largest quantities of all live allocations together. No sum over some
 	// of them, or over parts of them, is larger, in any dimension.
 	mostTogether = math.MaxInt64 / 4
-	// callerTogether is what those of one caller may have: 32 PiB of memory, or as many thousandths
-	// of cores and instances as that has bytes.
+	// callerTogether is the bound for one caller: 32 PiB of memory, or as many thousandths of cores
+	// and instances as that has bytes.
 	callerTogether = 1 << 55
-	// relayTogether is what those of all callers of one host's agent may have: 1 PiB. Each of them
+	// relayTogether is the bound for all callers of one host's agent together: 1 PiB. Each of them
 	// may have half of it.
 	relayTogether = 1 << 50
 )
 
 // TooMuchError refuses a request, because the quantities of its caller's live allocations add up to
-// more than any caller has in earnest.
+// more than any real caller has.
 type TooMuchError struct {
 	// Caller is a caller, all callers of a host's agent together, or all callers.
 	Caller string
-	// Sum is what the largest quantities of its live allocations add up to, in bytes, thousandths
-	// of a core or pieces. More is what the request would add, and Most what they may be.
+	// Sum is the sum of the largest quantities of its live allocations, in bytes, thousandths of a
+	// core or pieces. More is the request's addition, and Most the bound.
 	Sum, More, Most int64
 }
 
@@ -42,8 +42,8 @@ func (e *TooMuchError) Error() string {
 		e.Caller, e.Sum, e.More, e.Most)
 }
 
-// summable checks that the largest quantity of an allocation, which its agent may have reported,
-// may grow by so much. The error is a *TooMuchError.
+// summable checks that the largest quantity of an allocation, which may come from its agent's
+// report, may grow by more. The error is a *TooMuchError.
 func (l *Ledger) summable(a *Allocation, more int64) error {
 	if more <= max(0, relayTogether/2-l.together) { // nobody has more than all
 		return nil
@@ -71,7 +71,7 @@ func (t usages) largestOf(name string) int64 {
 	return 0
 }
 
-// countLargest counts what the largest quantity of an entry grows by.
+// countLargest adds the growth of an entry's largest quantity to the sums.
 func (l *Ledger) countLargest(e *entry, more int64) {
 	l.together += more
 	for _, t := range [...]*usage{e.caller, e.relay} {
@@ -81,8 +81,8 @@ func (l *Ledger) countLargest(e *entry, more int64) {
 	}
 }
 
-// countable reports whether an engine that its agent reports can be added to every account, and to
-// every other sum. What hosts have bounds only what is granted.
+// countable reports whether an engine from an agent's report can be added to every account, and to
+// every other sum. The limits of hosts bound only grants.
 func (l *Ledger) countable(e *entry) bool {
 	if l.summable(&e.Allocation, largest(&e.Entitled)) != nil {
 		return false
@@ -95,8 +95,8 @@ func (l *Ledger) countable(e *entry) bool {
 	return true
 }
 
-// largest is the largest quantity of any dimension, of the vector here and of each external part
-// together.
+// largest returns the largest quantity of any dimension of the vector, plus that of each external
+// part.
 func largest(r *resource.Resource) int64 {
 	most := largestQuantity(r.Vector)
 	for i := range r.External {
@@ -105,7 +105,7 @@ func largest(r *resource.Resource) int64 {
 	return most
 }
 
-// largestQuantity is the largest quantity of any dimension.
+// largestQuantity returns the largest quantity of any dimension.
 func largestQuantity(v resource.Vector) int64 {
 	most := max(v.Memory(), v.CPU(), v.Instances())
 	for _, q := range v.Custom() {
