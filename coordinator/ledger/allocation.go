@@ -38,8 +38,8 @@ func (s State) Live() bool { return s == Waiting || s == Reserved || s == Active
 // Holds reports whether the allocation counts in its accounts.
 func (s State) Holds() bool { return s == Reserved || s == Active }
 
-// Allocation is one entry of the ledger, as a value. What it points to never changes, so a copy is
-// a snapshot.
+// Allocation is one entry of the ledger, as a value. The values behind its pointers never change,
+// so a copy is a snapshot.
 type Allocation struct {
 	ID        ID
 	RequestID string // scoped to Caller; empty if the caller sent none
@@ -98,25 +98,24 @@ type Allocation struct {
 	// LeaderEnd is the end of the main process of an engine that went on with others. Nil: there
 	// was none, or it is not known.
 	LeaderEnd *LeaderEnd
-	// ErrorOutput is what the engine wrote last to its standard error. It may hold secrets of its
-	// user.
+	// ErrorOutput is the last part of the engine's standard error. It may hold secrets of its user.
 	ErrorOutput string
 
-	// Measured is what the engine's process tree used when it was last measured, and Peak the most
-	// of memory and of cpu. CPUTime is its processor time so far. They are never counted, and
-	// stored only of an engine that has ended.
+	// Measured is the last measured use of the engine's process tree, and Peak its greatest use of
+	// memory and of cpu. CPUTime is its processor time so far. They are never counted, and stored
+	// only of an engine that has ended.
 	Measured resource.Vector
 	Peak     Peak
 	CPUTime  time.Duration
 	// Unreclaimable is the part of its memory, in bytes, that the kernel cannot take back.
 	Unreclaimable int64
-	// OverUse is what it uses beyond its entitlement, as its agent reports it, by dimension, with
-	// the values at the time when the over-use began. For an engine that has ended it is the
-	// over-use at its end.
+	// OverUse is the use beyond the entitlement, as the agent reports it, by dimension, with the
+	// values at the time when the over-use began. For an engine that has ended it is the over-use
+	// at its end.
 	OverUse []OverUse
-	// Notes are what its host's agent says of the engine beside its use; nil: nothing.
+	// Notes are the agent's remarks on the engine, next to its use; nil: none.
 	Notes *Notes
-	// Start is what is known of the engine's start; nil: nothing.
+	// Start is the known progress of the engine's start; nil: nothing is known.
 	Start *Start
 
 	// Claimed has the words of its host's agent about an engine that no seal vouches for, until an

@@ -35,7 +35,7 @@ type clusterQueue struct {
 	shown resource.Sum
 }
 
-// queueCharge is what an allocation asks of one cluster queue, and counts there.
+// queueCharge is an allocation's charge to one cluster queue.
 type queueCharge struct {
 	queue  *clusterQueue
 	own    bool            // one of its parts is in this very queue, not in one below
@@ -181,7 +181,7 @@ func (t *queueCharge) detail(note Note, now Instant) string {
 	return t.queue.detail(note, now)
 }
 
-// fits reports whether the request can go there now, by what is known of the cluster and by the
+// fits reports whether the request can go there now, by the state of the cluster and by the
 // account.
 func (t *queueCharge) fits() bool {
 	if t.vector.IsZero() {
@@ -221,7 +221,7 @@ func (q *clusterQueue) leavesBelow(most int) (paths []string) {
 // mostLooked bounds how many queues are looked at to name those below one. One takes some 20 ns.
 const mostLooked = 4096
 
-// free is what a request could get at most, in memory, cpu and instances.
+// free returns the most that a request could get, in memory, cpu and instances.
 func (q *clusterQueue) free() [3]int64 {
 	if q.unschedulable() != "" {
 		return [3]int64{-1, -1, -1}
@@ -229,9 +229,9 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request, however its cluster
-// may grow, or its largest container than the request's master. What it may have of masters
-// together moves with the cluster, so it is never too little for good.
+// tooLarge reports whether the queue, however its cluster may grow, is known to be smaller than the
+// request, or its largest container smaller than the request's master. The limit of all masters
+// together moves with the cluster, so it is never too small for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
 	return q.tooLargeNow(request) && (!q.couldGrowTo(withoutMasters(request)) || q.masterIsLarge(request))
 }
@@ -246,7 +246,7 @@ func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
 	return len(q.largeMasters(nil, request)) > 0
 }
 
-// largeMasters appends what a master asks for beyond the largest container.
+// largeMasters appends the shortfalls of a master that exceeds the largest container.
 func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) []Shortfall {
 	if q.report.Details == nil {
 		return list
@@ -262,7 +262,7 @@ func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) [
 	return list
 }
 
-// neverShortfalls appends what a request that is too large asks for beyond what there is.
+// neverShortfalls appends the shortfalls of a request that is too large for good.
 func (q *clusterQueue) neverShortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	large := q.largeMasters(nil, request)
 	rest := request
@@ -272,7 +272,7 @@ func (q *clusterQueue) neverShortfalls(list []Shortfall, request resource.Vector
 	return append(q.account.shortfalls(list, rest), large...)
 }
 
-// setReport stores what a report says of the cluster queue.
+// setReport stores a report of the cluster queue.
 func (q *clusterQueue) setReport(r *QueueReport) {
 	q.clearCreator()
 	q.known, q.report = true, *r
@@ -295,7 +295,7 @@ func (q *clusterQueue) clearCreator() {
 	}
 }
 
-// forgetReport forgets what was reported of the cluster queue.
+// forgetReport removes the report of the cluster queue.
 func (q *clusterQueue) forgetReport() {
 	q.known, q.report = false, QueueReport{}
 	q.applyReport()
@@ -316,7 +316,8 @@ func (q *clusterQueue) applyReport() {
 	}
 }
 
-// addInfo adds what the account of a queue, or of a user's part of one, tells next to its numbers.
+// addInfo adds the properties of a queue, or of a user's part of one, that its account does not
+// have.
 func (q *clusterQueue) addInfo(info *AccountInfo) {
 	info.MayGrow = q.mayGrow()
 	if q.of != nil {
@@ -334,7 +335,7 @@ func (q *clusterQueue) addInfo(info *AccountInfo) {
 	}
 }
 
-// updateOthers computes what others use: the report's figures less the part of our allocations
+// updateOthers computes the use of others: the report's figures less the part of our allocations
 // that they include.
 func (q *clusterQueue) updateOthers() {
 	others, shown := resource.Vector{}, q.shownBy(q.inForce())

@@ -17,8 +17,8 @@ type Config struct {
 	// Of other kinds, paths that begin with "root" are full, and others may be the last element of
 	// one. Default: none.
 	FullPaths []string
-	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
-	// must be the same at each coordinator.
+	// Terms returns a provider's settings for requests to its cluster; nil: there are none. It must
+	// be the same at each coordinator.
 	Terms func(ProviderRecord) Terms
 	// JoinCordoned makes hosts that are new to the ledger join cordoned. Default false.
 	JoinCordoned bool
@@ -28,7 +28,7 @@ type Config struct {
 	// Interval is the least time between two reports of a host; it grows with the number of hosts.
 	// Default 5 s.
 	Interval time.Duration
-	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts /
+	// ReportsPerSecond bounds the reports of all hosts together: the interval is at least hosts /
 	// ReportsPerSecond. Default 1000.
 	ReportsPerSecond int
 	// SuspectAfter is how many intervals without a report make a host suspect: no new grants.
@@ -75,13 +75,13 @@ type AllocateCommand struct {
 	Subordinate    bool // as in Allocation
 	Name           string
 	Launch         *LaunchRequest // nil: the caller starts the engine
-	// Past is what the store has under the request id: the latest allocation, if that has ended;
-	// ID 0: none. It must have been read since the ledger was restored. It is only looked at while
-	// the ledger is Recalling. Nil: the store was not asked.
+	// Past is the store's record of the request id: the latest allocation, if that has ended; ID 0:
+	// none. It must have been read since the ledger was restored. The ledger reads it only while it
+	// is Recalling. Nil: the store was not asked.
 	Past *Remembered
 }
 
-// AllocateResult is what became of an AllocateCommand.
+// AllocateResult is the result of an AllocateCommand.
 type AllocateResult struct {
 	// Allocation is reserved or waiting; for a repeat it has its present state. If Ended is set,
 	// only its ID is set.
@@ -123,13 +123,14 @@ type ReleaseCommand struct {
 	ProcessEnded bool
 	// Force frees everything although a process of the engine may live. Only an operator may.
 	Force bool
-	// Exit and ErrorOutput are how the engine ended and what it wrote last to its standard error.
-	// The agent's word replaces the caller's.
+	// Exit is how the engine ended, and ErrorOutput the last part of its standard error. The
+	// agent's values replace the caller's.
 	Exit        *ExitStatus
 	ErrorOutput string
 	// Incidents are all that the host's agent has counted, if the call came through that agent.
 	Incidents []Incident
-	// What the caller, or its agent, knows of the engine's use; unset: nothing.
+	// Peak, PeakSource and CPUTime are the engine's use as the caller, or its agent, knows it;
+	// unset: unknown.
 	Peak       resource.Vector
 	PeakSource PeakSource
 	CPUTime    time.Duration
@@ -167,15 +168,16 @@ type StopCommand struct {
 	Release bool
 }
 
-// Quota is a rule: what all requests that match the selector may have together.
+// Quota is a rule: the limit of all requests together that match the selector.
 type Quota struct {
 	Selector   label.Selector
 	Limit      resource.Vector
 	Guaranteed resource.Vector
-	// External limits what the accounts of the rule may have in queues of clusters, by address. See
+	// External limits the use of the rule's accounts in queues of clusters, by address. See
 	// externallimits.go.
 	External []resource.External
-	// GuaranteedExternal is what they are guaranteed there, by address. See shareabroad.go.
+	// GuaranteedExternal are the guarantees of the rule's accounts there, by address. See
+	// shareabroad.go.
 	GuaranteedExternal []resource.External
 	Weight             int32 // zero is 1
 	// Normalization rounds the requests that match; nil: none.
@@ -283,8 +285,8 @@ type AccountInfo struct {
 	Allocations int
 	Waiting     int
 	OverLimit   bool
-	// HeldFor is the request that the account is held for, until HeldUntil at the latest; zero: it
-	// is not held. Kept is what others cannot have of it meanwhile, although it is free.
+	// HeldFor is the request for which the account is held, until HeldUntil at the latest; zero: it
+	// is not held. Kept is the free amount that the hold keeps from other requests.
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
@@ -339,7 +341,7 @@ func (s *Snapshot) Live() int {
 	return len(s.Allocations)
 }
 
-// Changes is what a batch of commands changed, in order. A host, a rule or a provider is either
+// Changes are the changes of a batch of commands, in order. A host, a rule or a provider is either
 // among the changed or among the removed ones: its last change counts.
 type Changes struct {
 	// Revision after the batch.
@@ -371,7 +373,7 @@ type Changes struct {
 	RefusalsRemoved []string
 }
 
-// Verdict is what would happen to a request now.
+// Verdict is the decision that a request would get now.
 type Verdict uint8
 
 // The verdicts of Explain.

@@ -34,9 +34,8 @@ func (k Kind) String() string {
 	}
 }
 
-// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's
-// keys and values, a queue by its kind, cluster, path and, if it is not the default one,
-// partition.
+// AccountName identifies an account: a host by {host=ID}, a quota by its scope's keys and values, a
+// queue by its kind, cluster, path and, if it is not the default one, partition.
 type AccountName struct {
 	Kind   Kind
 	Labels label.Set
@@ -108,7 +107,7 @@ const (
 	NoteHeldBack Note = "held back" // the cluster does not start what waits in the queue already
 )
 
-// Shortfall says what one account lacks for a request, in one dimension.
+// Shortfall is the amount that one account lacks for a request, in one dimension.
 type Shortfall struct {
 	Account   AccountName
 	Dimension string
@@ -117,9 +116,9 @@ type Shortfall struct {
 	Limit     int64
 	Note      Note
 	Detail    string // the note in full; empty if the note says everything
-	// Largest is, with NoteNever, the most that may be asked for of the dimension: the limit, or
-	// less if a rule would round that up, or what the limit of a queue may become. With NoteMayGrow
-	// it is that, too.
+	// Largest is, with NoteNever, the most that a request may ask for in the dimension: the limit,
+	// or less if a rule would round that up, or the limit that a queue may get. With NoteMayGrow it
+	// is the limit that the queue may get, too.
 	Largest int64
 }
 
@@ -159,7 +158,7 @@ type InsufficientError struct {
 	Returning bool
 }
 
-// Explain takes over what an explanation of the request found.
+// Explain copies the findings of an explanation of the request.
 func (e *InsufficientError) Explain(why *Explanation) {
 	e.Shortfalls, e.Filters, e.Runners, e.Never = why.Shortfalls, why.Filters, why.Runners, why.Verdict == Never
 }
@@ -230,7 +229,7 @@ type RestoreError struct {
 
 func (e *RestoreError) Error() string { return fmt.Sprintf("%s %s: %v", e.What, e.ID, e.Err) }
 
-// Unwrap returns what is wrong with the row.
+// Unwrap returns the fault of the row.
 func (e *RestoreError) Unwrap() error { return e.Err }
 
 func unrestored(id ID, format string, args ...any) error {
@@ -250,7 +249,7 @@ func (e *ConflictError) Error() string {
 // DeniedError refuses a command that the actor may not give.
 type DeniedError struct {
 	Actor, Wanted string
-	// Instead is what the actor may do; empty if that is not known here.
+	// Instead names the actions that the actor may do; empty if the ledger does not know.
 	Instead string
 }
 

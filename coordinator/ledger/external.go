@@ -19,8 +19,8 @@ type external struct {
 	// growth is, of a resize that is being decided, what it asks of each limit of the set; nil: an
 	// allocation asks for the sum of its parts that count there.
 	growth []resource.Vector
-	// granted is, for each part in Entitled.External, what the last report's figures include of
-	// its applications for certain.
+	// granted is, for each part in Entitled.External, the use of its applications that the last
+	// report's figures certainly include.
 	granted []resource.Vector
 	// changed is when it was last granted more, or named more applications, since the load. The
 	// cluster has as long after this as after the confirmation to see it.
@@ -196,7 +196,8 @@ func (e *entry) countCharge(t *queueCharge) {
 	t.countUse(e.share)
 }
 
-// countUse counts what an allocation that holds something has in the cluster queue for its share.
+// countUse adds the charge of an allocation that holds resources to its share's use of the cluster
+// queue.
 func (t *queueCharge) countUse(s *share) {
 	t.use = s.use(&t.queue.account)
 	t.use.add(t.vector)
@@ -210,8 +211,8 @@ func (q *clusterQueue) countHeld(v resource.Vector, by int) {
 	}
 }
 
-// unholdExternal gives back what holdExternal counted. What the clusters have seen of it counts as
-// used by others from now on, until a report no longer shows it. Only the rest becomes free.
+// unholdExternal reverses holdExternal. The use that the clusters have seen counts as used by
+// others from now on, until a report no longer shows it. Only the rest becomes free.
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
@@ -229,7 +230,7 @@ func (l *Ledger) unholdExternal(e *entry) {
 	}
 }
 
-// uncountCharge gives back what countCharge counted, as unholdExternal says.
+// uncountCharge reverses countCharge, as unholdExternal says.
 func (l *Ledger) uncountCharge(e *entry, t *queueCharge) {
 	for by := range t.queue.cluster.readings() {
 		if e.setShown(t, by, resource.Vector{}) {
@@ -279,8 +280,8 @@ func (l *Ledger) entitleExternal(e *entry) {
 }
 
 // growthIn returns how much of a cluster queue's free resources an entry would take if its parts
-// became next. Parts of the same cluster queue can trade: what one part gives up, another part may
-// take.
+// became next. Parts of the same cluster queue can trade: one part may take the amount that another
+// gives up.
 //
 // There is one exception. The last report of the cluster may still show that the applications of a
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
@@ -292,7 +293,7 @@ func (e *entry) growthIn(t *queueCharge, next []resource.External) resource.Vect
 	less := resource.Vector{}
 	// after has all dimensions of before: a resize removes none
 	for dimension, quantity := range after.All() {
-		// what others use now, if it is positive
+		// the present use of others, if it is positive
 		beyond := get(q.report.Used, dimension) - q.shownBy(by).Get(dimension)
 		left := max(0, get(e.shownBy(t, by), dimension)-get(shown, dimension)) // the surplus
 		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
@@ -302,14 +303,14 @@ func (e *entry) growthIn(t *queueCharge, next []resource.External) resource.Vect
 	return less
 }
 
-// updateShown computes how much of an entry a cluster queue's figures include by a reading: of each
-// part what they include of its applications, but no more than the part.
+// updateShown computes the amount of an entry that a cluster queue's figures include by a reading:
+// for each part the included use of its applications, but no more than the part.
 func (e *entry) updateShown(t *queueCharge, by whichReading) (changed bool) {
 	return e.setShown(t, by, e.shown(t, e.grantedBy(t.queue, by)))
 }
 
-// shown is how much of an entry a cluster queue's figures include, by what they include of each
-// part.
+// shown returns the amount of an entry that a cluster queue's figures include. granted has the
+// included amount of each part.
 func (e *entry) shown(t *queueCharge, granted []resource.Vector) resource.Vector {
 	parts := e.Entitled.External
 	return t.queue.sum(parts, func(part int) resource.Vector { return lesser(parts[part].Vector, granted[part]) })

@@ -6,18 +6,18 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// # What a cluster does with its queues
+// # Clusters that grow, and clusters that hold applications back
 //
 // A cluster may grow: an operator or an autoscaler adds machines. Then a request that is larger
-// than its queue is today need not be too large for good. Between today's limit and what that may
-// become it waits. Nothing is held for it meanwhile: what others give back does not help. What is
-// granted goes by today's limit alone.
+// than its queue is today need not be too large for good. It waits if it is between today's limit
+// and the limit that the queue may get. Nothing is held for it meanwhile, because resources that
+// others give back do not help. Grants go by today's limit alone.
 //
 // A cluster may hold applications back although their queue has room for them, such as one for
-// which no machine has enough in one piece. That is shown. If the cluster's settings say so,
-// nothing new is granted there until it starts them.
+// which no machine has enough in one piece. The ledger shows that. If the cluster's settings say
+// so, the queue gets no new grants until the cluster starts them.
 
-// mayGrowTo is what the limit of an account may become; 0: it does not grow.
+// mayGrowTo returns the limit that an account may get; 0: it does not grow.
 func (a *account) mayGrowTo(dimension string) int64 {
 	if q := a.queue.clusterQueue; q != nil {
 		return get(q.mayGrow(), dimension)
@@ -25,7 +25,7 @@ func (a *account) mayGrowTo(dimension string) int64 {
 	return 0
 }
 
-// mayGrow is what the limit of the queue, or of what a user may have in it, may become.
+// mayGrow returns the limit that the queue, or a user's part of it, may get.
 func (q *clusterQueue) mayGrow() resource.Vector {
 	switch {
 	case q.of != nil && q.of.queue.report.Details != nil:
@@ -46,7 +46,7 @@ func (q *clusterQueue) couldGrowTo(request resource.Vector) bool {
 	return true
 }
 
-// heldBack is what the cluster holds back in the queue.
+// heldBack returns the report of applications that the cluster holds back in the queue.
 func (q *clusterQueue) heldBack() HeldBack {
 	if q.report.Details == nil {
 		return HeldBack{}
@@ -54,8 +54,8 @@ func (q *clusterQueue) heldBack() HeldBack {
 	return q.report.Details.HeldBack
 }
 
-// awaitsStarts reports whether nothing is granted in this very queue until the cluster starts what
-// waits there.
+// awaitsStarts reports whether this queue itself gets no grants until the cluster starts its
+// waiting applications.
 func (q *clusterQueue) awaitsStarts() bool {
 	return q.known && q.cluster.terms.AwaitStarts && q.heldBack().Applications > 0
 }

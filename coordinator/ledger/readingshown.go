@@ -24,15 +24,15 @@ func (c *cluster) readings() whichReading {
 	return readings
 }
 
-// nextShown is what the figures of a report that is being taken in include of an allocation, if
-// that is something else than by the last one.
+// nextShown is the amount of an allocation in the figures of a report that is being taken in, if it
+// differs from the last report.
 type nextShown struct {
 	granted []resource.Vector // of each of its parts, see external
 	shown   []resource.Vector // in each queue that it counts in, see queueCharge
 }
 
-// of is what the report includes of an allocation; nil: what the last one does, or no report is
-// being taken in.
+// of returns the report's figures for an allocation; nil: they are those of the last report, or no
+// report is being taken in.
 func (r *reading) of(id ID) *nextShown {
 	if r == nil {
 		return nil
@@ -56,7 +56,7 @@ func (q *clusterQueue) shownBy(by whichReading) *resource.Sum {
 	return &q.shown
 }
 
-// grantedBy is what the figures of a reading of the queue's cluster include of each part.
+// grantedBy returns the amount of each part in the figures of a reading of the queue's cluster.
 func (e *entry) grantedBy(q *clusterQueue, by whichReading) []resource.Vector {
 	if n := q.cluster.reading.of(e.ID); n != nil && by == nextReading {
 		return n.granted
@@ -77,7 +77,7 @@ func (x *external) index(t *queueCharge) int {
 }
 
 // setShown changes how much of an allocation the figures of a reading include. Call updateOthers
-// afterwards: what an allocation leaves behind counts as used by others until a report says
+// afterwards: the use that an allocation leaves behind counts as used by others until a report says
 // otherwise.
 func (e *entry) setShown(t *queueCharge, by whichReading, v resource.Vector) (changed bool) {
 	r := t.queue.cluster.reading
@@ -104,8 +104,8 @@ func (e *entry) setShown(t *queueCharge, by whichReading, v resource.Vector) (ch
 	return true
 }
 
-// sum is the sum of what the report includes in the queue. It is kept from the first allocation on
-// of which the report includes something else than the last one.
+// sum returns the sum of the report's figures for our allocations in the queue. It is kept once the
+// figures for an allocation differ from the last report's.
 func (r *reading) sum(q *clusterQueue) *resource.Sum {
 	s := r.sums[q]
 	if s == nil {
@@ -126,8 +126,8 @@ func (q *clusterQueue) replaceShown(s *resource.Sum, before, after resource.Vect
 	}
 }
 
-// countShown computes what the report's figures include of an allocation, and whether its
-// applications have ended. In most cases nothing has changed since the last report.
+// countShown computes the report's figures for an allocation, and whether its applications have
+// ended. In most cases nothing has changed since the last report.
 func (r *reading) countShown(e *entry) (changed bool) {
 	if e.State != Active {
 		return false
@@ -172,7 +172,7 @@ func (r *reading) countShown(e *entry) (changed bool) {
 	return changed
 }
 
-// nextShown is what the last report includes.
+// nextShown returns a copy of the last report's figures.
 func (x *external) nextShown() *nextShown {
 	n := &nextShown{granted: slices.Clone(x.granted), shown: make([]resource.Vector, len(x.charges))}
 	for i := range x.charges {
@@ -181,8 +181,7 @@ func (x *external) nextShown() *nextShown {
 	return n
 }
 
-// mergeShown lets what the report includes of an allocation take the place of what the last one
-// did.
+// mergeShown replaces the last report's figures for an allocation by this report's.
 func (r *reading) mergeShown(e *entry) (changed bool) {
 	n := r.next[e.ID]
 	if n == nil {

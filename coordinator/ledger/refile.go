@@ -8,20 +8,20 @@ import (
 
 // # How other rules come into force
 //
-// Live allocations count in accounts by their labels. Those that agree in all labels that rules
-// name are one account set, which knows what they hold together. So if other rules name no labels
-// that are new, each set gets the accounts and the share that it has by them, at once: that takes
-// as long as there are sets and accounts, however many allocations live.
+// Live allocations count in accounts by their labels. Allocations that agree in all labels that
+// rules name form one account set, which knows their sums. So if other rules name no new labels,
+// each set gets its new accounts and its new share at once. The time for that grows with the sets
+// and accounts, not with the live allocations.
 //
-// If they name labels that are new, allocations of one set may differ in these. So first, in steps,
-// each allocation moves to a set of those with which it agrees in the new labels, too. Nothing else
-// changes by that: the rules in force select the same accounts and the same share for the new set
-// as for the old one. New allocations get such sets at once. When all have one, the new rules come
+// If other rules name new labels, allocations of one set may differ in these. So first, in steps,
+// each allocation moves to a set of those with which it agrees in the new labels, too. This changes
+// nothing else: the rules in force select the same accounts and the same share for the new set as
+// for the old one. New allocations get such sets at once. When all have one, the new rules come
 // into force as above.
 //
-// Until then the rules before are in force: what they allow is granted, and all that is said of
-// accounts is said of theirs. The new rules are durable meanwhile, and they are what is listed and
-// what another change starts from. A leader that loads has them in force from the beginning.
+// Until then the earlier rules are in force: the ledger grants by them, and shows their accounts.
+// The new rules are durable meanwhile. They are listed, and another change starts from them. A
+// leader that loads has them in force from the beginning.
 
 // refileStep is how many allocations move to another set in one step. One takes less than a
 // microsecond.
@@ -139,8 +139,7 @@ func (l *Ledger) replaceRules() {
 	}
 }
 
-// countAll counts what the allocations of the set hold in its accounts and in its share, which are
-// new.
+// countAll adds the sums of the set to its accounts and to its share, which are new.
 func (set *accountSet) countAll() {
 	for _, quota := range set.accounts {
 		quota.held += set.held
@@ -153,7 +152,7 @@ func (set *accountSet) countAll() {
 	}
 }
 
-// addToAccounts adds the sums of the set to its accounts, and to what its share has there.
+// addToAccounts adds the sums of the set to its accounts, and to its share's use of them.
 func (set *accountSet) addToAccounts() {
 	used, reserved := set.used.Vector(), set.reserved.Vector()
 	for i, quota := range set.accounts {
@@ -164,7 +163,7 @@ func (set *accountSet) addToAccounts() {
 	}
 }
 
-// takeQueueUses takes over what the share with the same key had in the queues of clusters.
+// takeQueueUses takes over the uses of cluster queues from the share with the same key.
 func (s *share) takeQueueUses(before *share) {
 	if before == nil {
 		return
@@ -177,8 +176,8 @@ func (s *share) takeQueueUses(before *share) {
 	s.clusters = before.clusters
 }
 
-// moveQueueUses counts what allocations have in the queues of clusters for the share that they have
-// now, if it is not the one that they had.
+// moveQueueUses moves the uses of cluster queues by allocations to their present share, if it has
+// changed.
 func (l *Ledger) moveQueueUses(moved map[*accountSet]*share) {
 	if len(moved) == 0 {
 		return

@@ -24,7 +24,7 @@ func keyOf(caller, requestID string) requestKey {
 	return requestKey(sum[:]) // the first half
 }
 
-// request is what is known of a request id.
+// request is the record of a request id.
 type request struct {
 	hash uint64 // of the body
 	id   ID
@@ -47,7 +47,7 @@ func newRequests() requests {
 	return requests{known: make(map[requestKey]request), expiries: newExpiryList(), ended: make(map[ID]nodeIndex)}
 }
 
-// find returns what is known; the zero request if nothing is.
+// find returns the record; the zero request if there is none.
 func (r *requests) find(key requestKey) request { return r.known[key] }
 
 // isOther reports whether an allocation that has ended is remembered as another request.
@@ -64,8 +64,8 @@ func (r *requests) unlistExpiry(q request) {
 	}
 }
 
-// add gives a request id, which no live allocation has, to a live allocation. What is remembered
-// under it is forgotten.
+// add gives a request id, which no live allocation has, to a live allocation. It replaces an
+// earlier record of the id.
 func (r *requests) add(key requestKey, hash uint64, id ID) {
 	if key == noRequest {
 		return
@@ -94,8 +94,8 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
 }
 
-// recall remembers what ended before this ledger was restored. What is known since then of the
-// allocation or the request id stays, and so does what ended later with the same request id.
+// recall remembers an allocation that ended before this ledger was restored. A later record of the
+// allocation or of the request id stays.
 func (r *requests) recall(key requestKey, hash uint64, id ID, until Instant) {
 	q := r.known[key]
 	if _, ended := r.ended[id]; ended || key == noRequest || q.live() || q.id != 0 && r.expiries.at(q.node).until >= until {
@@ -114,7 +114,7 @@ func (r *requests) drop(key requestKey, id ID) {
 	}
 }
 
-// expire drops what is due; next returns when something is due.
+// expire drops the records that are due. next returns when the next one is due.
 func (r *requests) expire(now Instant) {
 	for at, waits := r.next(); waits && at <= now; at, waits = r.next() {
 		key := r.expiries.at(r.expiries.at(0).next).key
@@ -161,8 +161,8 @@ func (l *expiryList) at(place nodeIndex) *expiryNode {
 // add appends a node to the list.
 func (l *expiryList) add(key requestKey, until Instant) nodeIndex { return l.addBefore(0, key, until) }
 
-// insert adds a node where its time belongs. It looks from the front on: what is recalled comes in
-// the order from the last to the first.
+// insert adds a node at the place of its time. It searches from the front: recalled records come in
+// order from the last to the first.
 func (l *expiryList) insert(key requestKey, until Instant) nodeIndex {
 	at := l.at(0).next
 	for at != 0 && l.at(at).until < until {
