@@ -6,6 +6,7 @@ import (
 	"math"
 	"syscall"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
@@ -216,6 +217,8 @@ func (r *logsReader) copy(ctx context.Context) error {
 	}
 	if req.GetFollow() {
 		reader.Patience = 0
+	} else {
+		reader.MayComeBack = func(err error) bool { return outputs.MayComeBack(err) && !isAway(err) }
 	}
 	err := reader.Copy(ctx)
 	if errors.Is(err, syscall.EPIPE) {
@@ -225,4 +228,9 @@ func (r *logsReader) copy(ctx context.Context) error {
 		r.Sayf("nothing on standard output; bursar logs --stderr %s shows standard error", req.GetId())
 	}
 	return err
+}
+
+// isAway reports whether a coordinator says that it waits for nobody: the host is suspect or lost.
+func isAway(err error) bool {
+	return connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeDeadlineExceeded
 }
