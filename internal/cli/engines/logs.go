@@ -73,6 +73,9 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 	flags.Int64Var(&f.offset, "offset", 0, "from this byte on; the engine's first one is 0")
 	flags.BoolVar(&f.thisTry, "this-try", false, "of the try with this very id, also if the engine was tried again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.Form != "" && c.Form != render.OutputTable {
+			return failure.Usagef("-o %s: logs prints bytes as they are: want no -o; > FILE writes them to a file", c.Form)
+		}
 		req, err := f.request(cmd)
 		if err != nil {
 			return err

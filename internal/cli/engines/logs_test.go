@@ -90,3 +90,11 @@ func TestLogsOfASuspectHostEndAtOnce(t *testing.T) {
 		t.Errorf("code %d after %s, %q", code, took, stderr)
 	}
 }
+
+func TestLogsHaveNoOtherForm(t *testing.T) {
+	f := newFake(t)
+	f.engine = f.begun()
+	if code, _, stderr := f.run(t, "logs", "-o", "json", fakeID); code != 64 || !strings.Contains(stderr, "-o json") || f.was("logs") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
