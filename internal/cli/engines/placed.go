@@ -118,7 +118,7 @@ func (r *remoteFlags) file(c *cmdline.Invocation) (*localCopy, error) {
 }
 
 // runRemote runs a command on another host.
-func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, req *bursarv1.AllocateRequest, args []string, detached *detachFlags, grace time.Duration, limit bool) error {
+func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, f *requests.Flags, req *bursarv1.AllocateRequest, args []string, detached *detachFlags, grace time.Duration, limit bool) error {
 	r.launch.Env, r.launch.LogDirectory, r.launch.Limit = detached.env, detached.logs, limit
 	start, err := r.launch.Request(c, req, args)
 	if err != nil {
@@ -128,6 +128,7 @@ func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, req *bursar
 	if err != nil {
 		return err
 	}
+	c.Warn(f.PlaceDoubts(cmd.Context(), cl))
 	file, err := r.file(c)
 	if err != nil {
 		return err
