@@ -3,6 +3,7 @@ package launches
 import (
 	"cmp"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,6 +80,9 @@ func (f *Flags) Request(c *cmdline.Invocation, request *bursarv1.AllocateRequest
 	if spec.Account == "" {
 		spec.Account = cmp.Or(request.GetLabels()["user"], ownName())
 	}
+	if f.account != "" && !isAccount(f.account) {
+		return nil, failure.Usagef("--account %q: want the name of an account: at most 256 letters, digits, _ . @ + - and \\", f.account)
+	}
 	for _, path := range append([]namedPath{{"--dir", f.directory}, {"--log-dir", f.LogDirectory}}, named("--need-file", f.needFiles)...) {
 		if err := path.check(); err != nil {
 			return nil, err
@@ -124,4 +128,11 @@ const maxRetries = 7
 // ownName is the name of this program's account; empty if nobody knows it.
 func ownName() string {
 	return cmp.Or(accountOf(os.Geteuid()), os.Getenv("USER"), os.Getenv("LOGNAME"))
+}
+
+// isAccount reports whether a text is fit for the name of an account, as the contract has it.
+func isAccount(name string) bool {
+	return len(name) <= 256 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`_.@+-\`, r)
+	})
 }

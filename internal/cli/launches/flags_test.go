@@ -134,6 +134,7 @@ func TestAMistakeNamesItsFlagAndTheRightForm(t *testing.T) {
 		{[]string{"--retries", "1", "--", "job"}, "--retries 1: want a --ready-… flag"},
 		{[]string{"--retries", "8", "--ready-port", "1", "--", "job"}, "from 0 to 7"},
 		{[]string{"--retries", "-1", "--", "job"}, "from 0 to 7"},
+		{[]string{"--account", "a b", "--", "job"}, `--account "a b": want the name of an account`},
 		{[]string{"--env", "=b", "--", "job"}, "--env"},
 		{[]string{"--env", "A B=1", "--", "job"}, `--env "A B": want NAME=VALUE`},
 		{[]string{"--env", "A\t=1", "--", "job"}, "no blank in NAME"},
