@@ -33,5 +33,8 @@ func (s *engineService) Signal(ctx context.Context, req *bursarv1.SignalRequest)
 	if err := s.signals.Send(ctx, a.HostID, s.allocations.loop.Epoch(), order); err != nil {
 		return nil, ofLastTry(id, last, err)
 	}
-	return &bursarv1.SignalResponse{Id: last.String()}, nil
+	if last != id {
+		return &bursarv1.SignalResponse{Id: last.String()}, nil
+	}
+	return &bursarv1.SignalResponse{}, nil
 }
