@@ -38,8 +38,8 @@ func (e *awayError) Error() string {
 }
 
 // awaitHost returns when the agent of a host can be expected to take an order. The error is an
-// *awayError if the host is suspect, and stays so for a moment, or is lost. After a change of leader
-// hosts come back: they are expected to.
+// *awayError if the host is suspect, and stays so for a moment, or is lost. After a change of
+// leader hosts come back: they are expected to.
 func (s *engineService) awaitHost(ctx context.Context, host string) error {
 	for end := time.Now().Add(returnPatience); ; {
 		away := &awayError{Host: host}

@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The agent of a suspect host is not waited for as long as one that restarts: the caller hears since
-// when nothing was heard of it.
+// The agent of a suspect host is not waited for as long as one that restarts: the caller hears
+// since when nothing was heard of it.
 func TestASuspectHostIsToldAtOnce(t *testing.T) {
 	c := newAuthServer(t, func(config *Config) { config.Times.Interval = 100 * time.Millisecond })
 	c.addHosts(t)

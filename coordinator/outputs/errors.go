@@ -80,9 +80,9 @@ func problemError(code, message string) error {
 	return connect.NewError(known, errors.New(message))
 }
 
-// passes reports whether an error may be over soon, so that the output is ordered again. A host that
-// is away (DEADLINE_EXCEEDED) may come back to a reader to whom it has sent before; another reader
-// hears of it at once.
+// passes reports whether an error may be over soon, so that the output is ordered again. A host
+// that is away (DEADLINE_EXCEEDED) may come back to a reader to whom it has sent before; another
+// reader hears of it at once.
 func passes(err error, arrived bool) bool {
 	if _, broken := errors.AsType[*brokenError](err); broken {
 		return true

@@ -61,8 +61,8 @@ func withinMessage(field string) string {
 // hasFlag reports whether the command that runs has a flag.
 func (r *Reporter) hasFlag(name string) bool { return r.Flags != nil && r.Flags.Lookup(name) != nil }
 
-// inTyped names the fields in a message as the user has typed them: the one that it begins with, and
-// those that the hosts of its tries have found wrong.
+// inTyped names the fields in a message as the user has typed them: the one that it begins with,
+// and those that the hosts of its tries have found wrong.
 func (r *Reporter) inTyped(message string) string {
 	parts := strings.Split(message, "; ")
 	for i, part := range parts {
