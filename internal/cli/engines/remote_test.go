@@ -284,7 +284,7 @@ func TestTheLocalCopyBeginsWithTheEngine(t *testing.T) {
 		f.output[stdoutStream] = "new\n"
 		if test.fails {
 			f.onStart = func(context.Context, *bursarv1.StartRequest) error {
-				return connect.NewError(connect.CodeResourceExhausted, errors.New("no room"))
+				return connect.NewError(connect.CodePermissionDenied, errors.New("not yours"))
 			}
 		} else {
 			go func() {
