@@ -49,9 +49,12 @@ func TestWatchOfAnAddressWhereNobodyIsEndsSoon(t *testing.T) {
 			began := time.Now()
 			s := newSettings([]Option{WithRetries(RetryPolicy{Patience: time.Second, Absent: time.Second, Present: time.Hour})})
 			s.reached.Store(reached)
-			for range follow(t.Context(), s, 7, func(uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
+			for _, err := range follow(t.Context(), s, 7, func(uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
 				return nil, errRefused
 			}) {
+				if !errors.Is(err, errRefused) {
+					t.Errorf("reached before: %t: %v", reached, err)
+				}
 			}
 			if took := time.Since(began); reached != (took > time.Minute) || took > 2*time.Hour {
 				t.Errorf("reached before: %t: ended after %s", reached, took)

@@ -217,6 +217,9 @@ func orderCode(err error) connect.Code {
 	if _, ok := errors.AsType[*orders.NotAttachedError](err); ok {
 		return connect.CodeUnavailable
 	}
+	if _, ok := errors.AsType[*awayError](err); ok { // an outage of minutes, which repeating does not end
+		return connect.CodeDeadlineExceeded
+	}
 	if _, ok := errors.AsType[*orders.UnansweredError](err); ok {
 		return connect.CodeDeadlineExceeded
 	}

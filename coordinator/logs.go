@@ -94,6 +94,11 @@ func (s *engineService) orderLogs(ctx context.Context, req *bursarv1.OrderLogsRe
 	if req.GetStop() {
 		order.Order = &bursarv1.AttachResponse_StopSending{StopSending: &bursarv1.StopSendingOrder{Ticket: req.GetTicket()}}
 	}
+	if !req.GetStop() {
+		if err := s.awaitHost(ctx, host); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.hub.Offer(host, order); err != nil {
 		return nil, err
 	}

@@ -27,8 +27,14 @@ func (s *engineService) Signal(ctx context.Context, req *bursarv1.SignalRequest)
 	auth.Parked(ctx)
 	defer auth.Resumed(ctx)
 	order := &bursarv1.SignalOrder{AllocationId: last.String(), Signal: req.GetSignal(), Caller: wire.CleanText(actor.Name)}
+	if err := s.awaitHost(ctx, a.HostID); err != nil {
+		return nil, ofLastTry(id, last, err)
+	}
 	if err := s.signals.Send(ctx, a.HostID, s.allocations.loop.Epoch(), order); err != nil {
 		return nil, ofLastTry(id, last, err)
 	}
-	return &bursarv1.SignalResponse{Id: last.String()}, nil
+	if last != id {
+		return &bursarv1.SignalResponse{Id: last.String()}, nil
+	}
+	return &bursarv1.SignalResponse{}, nil
 }

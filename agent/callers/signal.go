@@ -45,7 +45,10 @@ func (s engineService) Signal(ctx context.Context, request *bursarv1.SignalReque
 		}
 		return nil, err
 	}
-	return &bursarv1.SignalResponse{Id: grant.GetId()}, nil
+	if grant.GetId() != request.GetId() {
+		return &bursarv1.SignalResponse{Id: grant.GetId()}, nil
+	}
+	return &bursarv1.SignalResponse{}, nil
 }
 
 // checkSignal refuses what the contract's rules do: an agent does not read them.

@@ -109,7 +109,7 @@ func TestTheFaultOfAProgramGoesAlong(t *testing.T) {
 		keeper.NotExecutable: bursarv1.LaunchFault_LAUNCH_FAULT_NOT_EXECUTABLE,
 	} {
 		r := newRig(t, standard())
-		r.engines.fails = connect.NewError(connect.CodeInvalidArgument, &launch.FieldError{Field: "command[0]", Value: "x", Want: "y", Err: errors.New("is not there"), Fault: fault})
+		r.fails = connect.NewError(connect.CodeInvalidArgument, &launch.FieldError{Field: "command[0]", Value: "x", Want: "y", Err: errors.New("is not there"), Fault: fault})
 		r.orders <- orderOf(t, "granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}})
 		if answer := r.next(t); answer.GetFailed() == nil || answer.GetFailed().GetFault() != want {
 			t.Errorf("%v; want the fault %s", answer, want)

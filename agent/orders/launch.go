@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/agent/engine"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/osuser"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -138,6 +139,8 @@ const (
 	maxScript   = 60 << 10
 	maxRequired = 256
 	maxPath     = 4096
+	// maxShownName bounds what is shown of a wrong name, in bytes.
+	maxShownName = 128
 )
 
 // checkSpec refuses an order that no coordinator gives. The rules of the contract that a
@@ -153,6 +156,11 @@ func checkSpec(spec *bursarv1.LaunchSpec) error {
 	for field, n := range map[string]int{"required_variables": len(spec.GetRequiredVariables()), "required_files": len(spec.GetRequiredFiles())} {
 		if n > maxRequired {
 			return &RefusedError{fmt.Sprintf("%s has %d", field, n), fmt.Sprintf("at most %d", maxRequired)}
+		}
+	}
+	for name := range spec.GetEnvironment() {
+		if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return &RefusedError{fmt.Sprintf("environment has the name %q", spelling.Cut(name, maxShownName)), "names without blanks and control characters"}
 		}
 	}
 	for i, file := range spec.GetRequiredFiles() {

@@ -267,6 +267,7 @@ func TestALyingCoordinatorRunsNothing(t *testing.T) {
 		"a program by its name":               {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"true"}}, "engines.remote.programs"},
 		"no program":                          {"granted", &bursarv1.LaunchSpec{Account: "etl"}, "no program"},
 		"a variable with an equals sign":      {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, Environment: map[string]string{"A=B": "c"}}, "environment"},
+		"a variable with a blank":             {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, Environment: map[string]string{"A B": "c"}}, `environment has the name "A B"`},
 		"a relative working directory":        {"granted", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}, WorkingDirectory: "srv"}, "working_directory"},
 		"a script":                            {"granted", &bursarv1.LaunchSpec{Account: "etl", Script: []byte("#!/bin/sh\n")}, "script"},
 		"a grant that its caller is to start": {"plain", &bursarv1.LaunchSpec{Account: "etl", Command: []string{"/bin/true"}}, "its caller starts"},

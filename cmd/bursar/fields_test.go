@@ -69,7 +69,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"stop":          {[]proto.Message{&bursarv1.StopRequest{}}, "id release"},
 		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
 		"submit":        {[]proto.Message{&bursarv1.StartRequest{}}, "request.async request.confirms_process request.streamed. launch.command[ launch.logs.max_bytes launch.logs.keep launch.ready.line.stream"},
-		"wait":          {[]proto.Message{&bursarv1.WaitRequest{}}, "id ready"},
+		"wait":          {[]proto.Message{&bursarv1.WaitRequest{}}, "id ready leader_end"},
 		"logs":          {[]proto.Message{&bursarv1.LogsRequest{}}, "id stream tail_bytes"},
 		"signal":        {[]proto.Message{&bursarv1.SignalRequest{}}, "id"},
 		"hosts":         {[]proto.Message{&bursarv1.HostServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},

@@ -80,13 +80,16 @@ func problemError(code, message string) error {
 	return connect.NewError(known, errors.New(message))
 }
 
-// passes reports whether an error may be over soon, so that the output is ordered again.
-func passes(err error) bool {
+// passes reports whether an error may be over soon, so that the output is ordered again. A host
+// that is away (DEADLINE_EXCEEDED) may come back to a reader to whom it has sent before; another
+// reader hears of it at once.
+func passes(err error, arrived bool) bool {
 	if _, broken := errors.AsType[*brokenError](err); broken {
 		return true
 	}
 	if _, late := errors.AsType[*lateError](err); late {
 		return true
 	}
-	return connect.CodeOf(err) == connect.CodeUnavailable
+	code := connect.CodeOf(err)
+	return code == connect.CodeUnavailable || arrived && code == connect.CodeDeadlineExceeded
 }

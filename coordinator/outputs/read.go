@@ -83,7 +83,7 @@ func (r *Readers) Read(ctx context.Context, caller string, request *bursarv1.Log
 			patience = laterPatience
 		}
 		switch {
-		case err == nil, !passes(err):
+		case err == nil, !passes(err, s.arrived):
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx) //nolint:wrapcheck // the caller's

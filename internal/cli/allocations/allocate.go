@@ -61,6 +61,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 		if err != nil {
 			return err
 		}
+		c.Warn(f.PlaceDoubts(cmd.Context(), cl))
 		allocation, err := requests.Allocate(cmd.Context(), c.Reporter, cl, req)
 		if err != nil {
 			return err

@@ -1,8 +1,11 @@
 package allocations
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/cli/cmdline"
 	"github.com/bursar/bursar/internal/cli/failure"
 	"github.com/bursar/bursar/internal/cli/lookup"
@@ -67,25 +70,7 @@ much more it used when this was noticed, and what its host does about it.`,
 			return err
 		}
 		if len(args) == 1 {
-			id, err := lookup.AllocationID(cmd.Context(), cl, args[0])
-			if err != nil {
-				return err
-			}
-			res, err := cl.Allocations().Get(cmd.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
-			if err != nil {
-				return err
-			}
-			if err := c.Print(res.GetAllocation(), func() { render.PrintAllocation(c.Printer, res.GetAllocation()) }); err != nil {
-				return err
-			}
-			if res.GetAllocation().GetLaunch().GetSuccessorId() != "" {
-				last, err := lookup.LastTry(cmd.Context(), cl, id)
-				if err != nil {
-					return err
-				}
-				render.SayTriedAgain(c.Printer, id, last)
-			}
-			return nil
+			return showOne(cmd.Context(), c, cl, args[0])
 		}
 		all, more, err := f.List(cmd.Context(), cl)
 		if err != nil {
@@ -97,6 +82,28 @@ much more it used when this was noticed, and what its host does about it.`,
 		return c.Print(all, func() { render.PrintAllocations(c.Printer, all.GetAllocations(), f.Text()) })
 	}
 	return cmd
+}
+
+// showOne prints one allocation, and the try that runs if its engine was tried again.
+func showOne(ctx context.Context, c *servers.Connections, cl *client.Client, text string) error {
+	id, err := lookup.AllocationID(ctx, cl, text)
+	if err != nil {
+		return err
+	}
+	res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	a := res.GetAllocation()
+	if err := c.Print(a, func() { render.PrintAllocation(c.Printer, a) }); err != nil || a.GetLaunch().GetSuccessorId() == "" {
+		return err
+	}
+	last, err := lookup.LastTry(ctx, cl, id)
+	if err != nil {
+		return err
+	}
+	render.SayTriedAgain(c.Printer, id, last)
+	return nil
 }
 
 // printSome prints a list that is cut off: there are more.

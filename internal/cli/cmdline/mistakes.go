@@ -146,7 +146,7 @@ func FlagMistake(_ *cobra.Command, err error) error {
 		}
 	}
 	if rest, quotesAll := strings.CutPrefix(cause.Error(), strconv.Quote(wrong.GetValue())+": "); quotesAll {
-		return fmt.Errorf("--%s %s: %s", flag.Name, render.Shown(wrong.GetValue()), rest)
+		return fmt.Errorf("--%s %s: %s", flag.Name, shownValue(wrong.GetValue()), rest)
 	}
 	want := wantedNumber(flag.Value.Type())
 	if flag.Name == "pid" {
@@ -159,7 +159,15 @@ func FlagMistake(_ *cobra.Command, err error) error {
 	case *TimeFlag, HostFlag, NameFlag:
 		return fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), cause)
 	}
-	return fmt.Errorf("--%s %s: %w", flag.Name, render.Shown(wrong.GetValue()), cause)
+	return fmt.Errorf("--%s %s: %w", flag.Name, shownValue(wrong.GetValue()), cause)
+}
+
+// shownValue is a value as it was typed; an empty one can be seen, too.
+func shownValue(value string) string {
+	if value == "" {
+		return `""`
+	}
+	return render.Shown(value)
 }
 
 // wantedNumber is the form that a flag of a type wants, for the types that the library reads.

@@ -59,11 +59,7 @@ func await(ctx context.Context, cl *client.Client, w awaited) (a *bursarv1.Alloc
 		switch {
 		case ctx.Err() != nil:
 			return nil, false, ctx.Err() //nolint:wrapcheck // the caller's own
-		case err == nil && w.left != nil && goesOnWithoutMain(res.GetAllocation()):
-			w.left(res.GetAllocation())
-			w.left = nil
-			fallthrough
-		case err == nil && res.GetTimedOut() && !over:
+		case err == nil && (w.tellLeft(res.GetAllocation()) || res.GetTimedOut() && !over):
 			since, told, w.insist = time.Time{}, false, true
 			continue
 		case err == nil:
@@ -97,9 +93,15 @@ func patience(absent bool) time.Duration {
 	return servers.PresentPatience
 }
 
-// goesOnWithoutMain reports whether an engine's main process has ended while others of it go on.
-func goesOnWithoutMain(a *bursarv1.Allocation) bool {
-	return a.GetLeaderEnd() != nil && !render.HasEnded(a)
+// tellLeft tells left, once, that an engine's main process has ended while others of it go on. It
+// reports whether it did.
+func (w *awaited) tellLeft(a *bursarv1.Allocation) bool {
+	if w.left == nil || a.GetLeaderEnd() == nil || render.HasEnded(a) {
+		return false
+	}
+	w.left(a)
+	w.left = nil
+	return true
 }
 
 // sayLeft says that an engine goes on without its main process, and how to stop the rest.

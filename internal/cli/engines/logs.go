@@ -6,6 +6,7 @@ import (
 	"math"
 	"syscall"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
@@ -72,6 +73,9 @@ func logsCommand(c *servers.Connections) *cobra.Command {
 	flags.Int64Var(&f.offset, "offset", 0, "from this byte on; the engine's first one is 0")
 	flags.BoolVar(&f.thisTry, "this-try", false, "of the try with this very id, also if the engine was tried again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.Form != "" && c.Form != render.OutputTable {
+			return failure.Usagef("-o %s: logs prints bytes as they are: want no -o; > FILE writes them to a file", c.Form)
+		}
 		req, err := f.request(cmd)
 		if err != nil {
 			return err
@@ -216,6 +220,8 @@ func (r *logsReader) copy(ctx context.Context) error {
 	}
 	if req.GetFollow() {
 		reader.Patience = 0
+	} else {
+		reader.MayComeBack = func(err error) bool { return outputs.MayComeBack(err) && !isAway(err) }
 	}
 	err := reader.Copy(ctx)
 	if errors.Is(err, syscall.EPIPE) {
@@ -225,4 +231,9 @@ func (r *logsReader) copy(ctx context.Context) error {
 		r.Sayf("nothing on standard output; bursar logs --stderr %s shows standard error", req.GetId())
 	}
 	return err
+}
+
+// isAway reports whether a coordinator says that it waits for nobody: the host is suspect or lost.
+func isAway(err error) bool {
+	return connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeDeadlineExceeded
 }

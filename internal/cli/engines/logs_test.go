@@ -1,9 +1,11 @@
 package engines
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -72,5 +74,27 @@ func TestLogsAreThoseOfTheLastTry(t *testing.T) {
 		if code != 0 || stdout != want || strings.Contains(stderr, secondTry) != (want == "two") {
 			t.Errorf("%v: code %d, %q, %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// A host that is away for long is told at once, unless the output is followed.
+func TestLogsOfASuspectHostEndAtOnce(t *testing.T) {
+	f := newFake(t)
+	f.engine = f.begun()
+	f.onLogs = func(*bursarv1.LogsRequest, *connect.ServerStream[bursarv1.LogsResponse]) error {
+		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("host h1 is suspect: its agent was last heard of 25s ago"))
+	}
+	began := time.Now()
+	code, _, stderr := f.run(t, "logs", fakeID)
+	if took := time.Since(began); code != 69 || took > 10*time.Second || !strings.Contains(stderr, "host h1 is suspect") {
+		t.Errorf("code %d after %s, %q", code, took, stderr)
+	}
+}
+
+func TestLogsHaveNoOtherForm(t *testing.T) {
+	f := newFake(t)
+	f.engine = f.begun()
+	if code, _, stderr := f.run(t, "logs", "-o", "json", fakeID); code != 64 || !strings.Contains(stderr, "-o json") || f.was("logs") {
+		t.Errorf("code %d, %q", code, stderr)
 	}
 }

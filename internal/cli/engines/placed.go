@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,8 +102,8 @@ func (r *remoteFlags) check(cmd *cobra.Command, detached *detachFlags) error {
 	return nil
 }
 
-// file is the local file for a copy of the output: that of --stdout, or of -o if it names no form.
-func (r *remoteFlags) file(c *cmdline.Invocation) (*os.File, error) {
+// file is the local copy of the output: in the file of --stdout, or of -o if it names no form.
+func (r *remoteFlags) file(c *cmdline.Invocation) (*localCopy, error) {
 	name := r.copies
 	if !render.IsForm(c.Form) {
 		if name != "" && name != c.Form {
@@ -115,15 +114,11 @@ func (r *remoteFlags) file(c *cmdline.Invocation) (*os.File, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // no file
 	}
-	file, err := os.Create(name) //nolint:gosec // the user names it
-	if err != nil {
-		return nil, failure.Usagef("--stdout: %w", err)
-	}
-	return file, nil
+	return openCopy(name)
 }
 
 // runRemote runs a command on another host.
-func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, req *bursarv1.AllocateRequest, args []string, detached *detachFlags, grace time.Duration, limit bool) error {
+func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, f *requests.Flags, req *bursarv1.AllocateRequest, args []string, detached *detachFlags, grace time.Duration, limit bool) error {
 	r.launch.Env, r.launch.LogDirectory, r.launch.Limit = detached.env, detached.logs, limit
 	start, err := r.launch.Request(c, req, args)
 	if err != nil {
@@ -133,12 +128,11 @@ func (r *remoteFlags) run(cmd *cobra.Command, c *cmdline.Invocation, req *bursar
 	if err != nil {
 		return err
 	}
+	c.Warn(f.PlaceDoubts(cmd.Context(), cl))
 	file, err := r.file(c)
 	if err != nil {
 		return err
 	}
-	if file != nil {
-		defer file.Close()
-	}
+	defer file.close()
 	return (&remote{c: c, cl: cl, req: start, grace: grace, copies: file}).run(cmd.Context())
 }

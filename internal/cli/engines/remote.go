@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +28,7 @@ type remote struct {
 	req   *bursarv1.StartRequest
 	grace time.Duration
 	// copies is a file here that gets a copy of its standard output; nil: none does.
-	copies *os.File
+	copies *localCopy
 
 	mu sync.Mutex
 	id string // of its allocation; empty: not known yet

@@ -266,3 +266,36 @@ func TestRemoteSaysThatOthersGoOn(t *testing.T) {
 		}
 	}
 }
+
+// An old file stays as it was if nothing has begun, and no new one is left.
+func TestTheLocalCopyBeginsWithTheEngine(t *testing.T) {
+	dir := t.TempDir()
+	old, fresh := filepath.Join(dir, "old"), filepath.Join(dir, "fresh")
+	for _, test := range []struct {
+		file, want string
+		fails      bool
+	}{{old, "what was there before", true}, {fresh, "", true}, {old, "new\n", false}, {fresh, "new\n", false}} {
+		if test.file == old {
+			if err := os.WriteFile(old, []byte("what was there before"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := newFake(t)
+		f.output[stdoutStream] = "new\n"
+		if test.fails {
+			f.onStart = func(context.Context, *bursarv1.StartRequest) error {
+				return connect.NewError(connect.CodePermissionDenied, errors.New("not yours"))
+			}
+		} else {
+			go func() {
+				<-f.read
+				f.end(&bursarv1.ExitStatus{Code: new(int32(0))}, "")
+			}()
+		}
+		code, _, stderr := f.run(t, remoteArgs("-o", test.file)...)
+		content, err := os.ReadFile(test.file)
+		if (code == 0) == test.fails || string(content) != test.want || (err != nil) != (test.want == "") {
+			t.Errorf("%+v: code %d, %q, %v, %q", test, code, content, err, stderr)
+		}
+	}
+}

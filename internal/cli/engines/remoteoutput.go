@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -29,6 +28,9 @@ const lastOutput = 30 * time.Second
 // last one has ended.
 func (r *remote) follow(ctx context.Context, a *bursarv1.Allocation) (*bursarv1.Allocation, error) {
 	signal.Ignore(syscall.SIGPIPE) // an error tells
+	if err := r.copies.begin(); err != nil {
+		r.copyFailed(err)
+	}
 	over := make(chan struct{})
 	var last *bursarv1.Allocation
 	var failed error
@@ -51,7 +53,7 @@ func (r *remote) follow(ctx context.Context, a *bursarv1.Allocation) (*bursarv1.
 func (r *remote) copy(ctx context.Context, id string, over <-chan struct{}) {
 	out := io.Writer(r.c.Stdout())
 	if r.copies != nil {
-		out = io.MultiWriter(out, &copyFile{remote: r, file: r.copies})
+		out = io.MultiWriter(out, copyWriter{r})
 	}
 	var both sync.WaitGroup
 	for stream, to := range map[bursarv1.OutputStream]io.Writer{
@@ -164,25 +166,27 @@ func (r *remote) nextTry(ctx context.Context, id string, over <-chan struct{}) s
 	}
 }
 
-// copyFile is the local copy of the standard output. If it cannot be written, the output goes on
-// without it.
-type copyFile struct {
-	remote *remote
-	file   *os.File
-	failed bool
-}
+// copyWriter writes to the local copy of the standard output. If that cannot be written, the output
+// goes on without it.
+type copyWriter struct{ remote *remote }
 
 // Write writes to the file.
-func (f *copyFile) Write(data []byte) (int, error) {
-	if f.failed {
+func (w copyWriter) Write(data []byte) (int, error) {
+	to := w.remote.copies
+	if to.failed {
 		return len(data), nil
 	}
-	if _, err := f.file.Write(data); err != nil {
-		f.failed = true
-		f.remote.c.Sayf("bursar: the copy of the output ends: %s; the engine goes on", err)
-		f.remote.mu.Lock()
-		f.remote.cut = true
-		f.remote.mu.Unlock()
+	if _, err := to.file.Write(data); err != nil {
+		w.remote.copyFailed(err)
 	}
 	return len(data), nil
+}
+
+// copyFailed takes note that a part of the local copy is missing.
+func (r *remote) copyFailed(err error) {
+	r.copies.failed = true
+	r.c.Sayf("bursar: the copy of the output ends: %s; the engine goes on", err)
+	r.mu.Lock()
+	r.cut = true
+	r.mu.Unlock()
 }

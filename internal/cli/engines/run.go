@@ -104,7 +104,7 @@ func runCommand(c *cmdline.Invocation) *cobra.Command {
 			return err
 		}
 		if placed.remote {
-			return placed.run(cmd, c, req, args, detached, *grace, *limit)
+			return placed.run(cmd, c, f, req, args, detached, *grace, *limit)
 		}
 		if err := detached.check(cmd); err != nil {
 			return err

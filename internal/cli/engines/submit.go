@@ -86,6 +86,7 @@ func submitCommand(c *cmdline.Invocation) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		c.Warn(f.PlaceDoubts(cmd.Context(), cl))
 		req.Async = true
 		if req.GetRequestId() == "" {
 			req.RequestId = client.NewRequestID()
@@ -97,6 +98,7 @@ func submitCommand(c *cmdline.Invocation) *cobra.Command {
 		if err := c.Print(res, func() { c.Printf("%s\n", res.GetAllocation().GetId()) }); err != nil {
 			return fmt.Errorf("%w; the request is there: its id is %s", err, res.GetAllocation().GetId())
 		}
+		requests.SayImpossible(cmd.Context(), c.Reporter, cl, res.GetAllocation())
 		saySubmitted(c.Printer, res.GetAllocation())
 		return nil
 	}

@@ -1,7 +1,10 @@
 package failure
 
 import (
+	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // TypedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
@@ -58,18 +61,62 @@ func withinMessage(field string) string {
 // hasFlag reports whether the command that runs has a flag.
 func (r *Reporter) hasFlag(name string) bool { return r.Flags != nil && r.Flags.Lookup(name) != nil }
 
-// inTyped names the field that a message begins with as the user has typed it.
+// inTyped names the fields in a message as the user has typed them: the one that it begins with,
+// and those that the hosts of its tries have found wrong.
 func (r *Reporter) inTyped(message string) string {
-	field, rest, found := strings.Cut(message, ": ")
-	name := r.TypedAs(field)
-	switch {
-	case !found || name == field:
-		return message
-	case strings.HasPrefix(rest, `"`): // the value
-		return name + " " + rest
+	parts := strings.Split(message, "; ")
+	for i, part := range parts {
+		parts[i] = r.partInTyped(part, i == 0)
 	}
-	return name + ": " + rest
+	return strings.Join(parts, "; ")
 }
+
+// partInTyped names the first field in a part of a message. What comes after words with quotes is
+// somebody's text.
+func (r *Reporter) partInTyped(part string, first bool) string {
+	before := ""
+	for rest := part; ; {
+		field, after, found := strings.Cut(rest, ": ")
+		if !found || strings.ContainsAny(field, `"'`) {
+			return part
+		}
+		isPath := first && before == "" || strings.ContainsAny(field, "_.[")
+		if name := r.withValue(field, strings.HasPrefix(after, `"`)); isPath && name != field {
+			if strings.HasPrefix(after, `"`) { // the value
+				return before + name + " " + after
+			}
+			return before + name + ": " + after
+		}
+		before, rest = before+field+": ", after
+	}
+}
+
+// withValue is TypedAs, with the value of the flag unless that is said already or may be a secret.
+// The program of a launch is the argument COMMAND.
+func (r *Reporter) withValue(field string, said bool) string {
+	if withinMessage(field) == "command[0]" && r.Flags != nil {
+		return "COMMAND"
+	}
+	name := r.TypedAs(field)
+	flagName, isFlag := strings.CutPrefix(name, "--")
+	if !isFlag || said || r.Flags == nil {
+		return name
+	}
+	flag := r.Flags.Lookup(flagName)
+	if flag == nil || !flag.Changed {
+		return name
+	}
+	switch flag.Value.Type() {
+	case "string":
+		return name + " " + strconv.Quote(spelling.Cut(flag.Value.String(), mostShown))
+	case "int32", "int64", "int", "duration":
+		return name + " " + flag.Value.String()
+	}
+	return name
+}
+
+// mostShown bounds what is shown of a value, in bytes.
+const mostShown = 64
 
 // flagOfDimension is the flag for a field of a resource. Its name in the API may have the unit.
 func flagOfDimension(field string) string {

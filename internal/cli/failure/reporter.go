@@ -66,7 +66,7 @@ func (r *Reporter) describe(out io.Writer, err error) {
 		sayf("hint: %s", hinted.Hint)
 	}
 	for _, v := range client.Violations(err) {
-		sayf("  %s: %s", r.TypedAs(render.FieldPath(v.GetField())), v.GetMessage())
+		sayf("  %s: %s", r.withValue(render.FieldPath(v.GetField()), false), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())

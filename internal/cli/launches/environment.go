@@ -19,11 +19,15 @@ const maxEnvFile = 64 << 10
 func NamedVariables(list []string) (pairs []string, err error) {
 	for _, pair := range list {
 		name, _, given := strings.Cut(pair, "=")
-		if name == "" {
-			return nil, failure.Usagef("--env %q: want NAME=VALUE or NAME", pair)
+		if !isVariable(name) { // the value may be a secret
+			return nil, failure.Usagef("--env %q: want NAME=VALUE or NAME, with no blank in NAME", name)
 		}
 		if !given {
-			pair = name + "=" + os.Getenv(name)
+			value, set := os.LookupEnv(name)
+			if !set {
+				return nil, failure.Usagef("--env %s: there is no such variable here: want one that is set, or %s=VALUE; %s= is an empty one", name, name, name)
+			}
+			pair = name + "=" + value
 		}
 		pairs = append(pairs, pair)
 	}
@@ -81,7 +85,7 @@ func readVariables(into map[string]string, file, content string) error {
 
 // isVariable reports whether a text is fit for the name of a variable.
 func isVariable(name string) bool {
-	return name != "" && utf8.ValidString(name) && !strings.ContainsAny(name, "= \t\n\x00")
+	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "=") && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 // secretValues are the secrets that --secret names, with their values here. Errors show no value,

@@ -3,6 +3,7 @@ package launches
 import (
 	"cmp"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,8 +57,12 @@ func (f *Flags) Own() (names []string) {
 	return names
 }
 
-// noneEmpty refuses a flag with an empty value, such as that of a variable that is not set.
-func (f *Flags) noneEmpty() (err error) {
+// checkValues refuses a flag with an empty value, such as that of a variable that is not set, and
+// the name of no account.
+func (f *Flags) checkValues() (err error) {
+	if !isAccount(f.account) {
+		return failure.Usagef("--account %q: want the name of an account: at most 256 letters, digits, _ . @ + - and \\", f.account)
+	}
 	f.added.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed && flag.Value.Type() == "string" && flag.Value.String() == "" {
 			err = failure.Usagef("--%s \"\": is empty, as a variable is that is not set: want a value, or no --%s", flag.Name, flag.Name)
@@ -69,7 +74,7 @@ func (f *Flags) noneEmpty() (err error) {
 // Request makes a launch of a request for resources. args are the command with its arguments, or
 // the arguments of the script. in is standard input.
 func (f *Flags) Request(c *cmdline.Invocation, request *bursarv1.AllocateRequest, args []string) (*bursarv1.StartRequest, error) {
-	if err := f.noneEmpty(); err != nil {
+	if err := f.checkValues(); err != nil {
 		return nil, err
 	}
 	spec := &bursarv1.LaunchSpec{
@@ -124,4 +129,11 @@ const maxRetries = 7
 // ownName is the name of this program's account; empty if nobody knows it.
 func ownName() string {
 	return cmp.Or(accountOf(os.Geteuid()), os.Getenv("USER"), os.Getenv("LOGNAME"))
+}
+
+// isAccount reports whether a text is fit for the name of an account, as the contract has it.
+func isAccount(name string) bool {
+	return len(name) <= 256 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`_.@+-\`, r)
+	})
 }

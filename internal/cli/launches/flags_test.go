@@ -134,7 +134,11 @@ func TestAMistakeNamesItsFlagAndTheRightForm(t *testing.T) {
 		{[]string{"--retries", "1", "--", "job"}, "--retries 1: want a --ready-… flag"},
 		{[]string{"--retries", "8", "--ready-port", "1", "--", "job"}, "from 0 to 7"},
 		{[]string{"--retries", "-1", "--", "job"}, "from 0 to 7"},
+		{[]string{"--account", "a b", "--", "job"}, `--account "a b": want the name of an account`},
 		{[]string{"--env", "=b", "--", "job"}, "--env"},
+		{[]string{"--env", "A B=1", "--", "job"}, `--env "A B": want NAME=VALUE`},
+		{[]string{"--env", "A\t=1", "--", "job"}, "no blank in NAME"},
+		{[]string{"--env", "BURSAR_NOT_SET_HERE", "--", "job"}, "--env BURSAR_NOT_SET_HERE: there is no such variable here"},
 		{[]string{"--env-file", "/no/such/file", "--", "job"}, "--env-file"},
 		{[]string{"--script", "/no/such/file"}, "--script"},
 	} {

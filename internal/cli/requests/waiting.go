@@ -44,11 +44,9 @@ func ShowWait(ctx context.Context, c *failure.Reporter, cl *client.Client, req *
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}
-	// A client that does not try again: its answer is about now.
-	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
-		say: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
+		say: c, client: quick(cl), requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
 		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.Err.Fd())),
 	}
 	done := make(chan struct{})

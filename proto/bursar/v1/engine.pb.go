@@ -473,7 +473,8 @@ type LaunchSpec struct {
 	// A program that the agent gives to the engine's user as a file in memory, /proc/self/fd/97 for
 	// the engine: any bytes; a text begins with #! and its interpreter.
 	Script []byte `protobuf:"bytes,3,opt,name=script,proto3" json:"script,omitempty"`
-	// As in LaunchRequest.environment. The agent adds BURSAR_LABEL_ variables with the labels.
+	// As in LaunchRequest.environment; names have no blanks and no control characters. The agent adds
+	// BURSAR_LABEL_ variables with the labels.
 	Environment map[string]string `protobuf:"bytes,4,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// An absolute path; default: the account's home.
 	WorkingDirectory string      `protobuf:"bytes,5,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
@@ -1564,11 +1565,11 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\tdirectory\x18\x01 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\tdirectory\x12+\n" +
 	"\tmax_bytes\x18\x02 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\x80\x80\x80\x80 (\x00R\bmaxBytes\x12\"\n" +
 	"\x04keep\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x00R\x04keep\x88\x01\x01B\a\n" +
-	"\x05_keep\"\xda\x02\n" +
+	"\x05_keep\"\xe3\x02\n" +
 	"\fStartRequest\x12<\n" +
 	"\arequest\x18\x01 \x01(\v2\x1a.bursar.v1.AllocateRequestB\x06\xbaH\x03\xc8\x01\x01R\arequest\x125\n" +
-	"\x06launch\x18\x02 \x01(\v2\x15.bursar.v1.LaunchSpecB\x06\xbaH\x03\xc8\x01\x01R\x06launch\x12t\n" +
-	"\asecrets\x18\x03 \x03(\v2$.bursar.v1.StartRequest.SecretsEntryB4\xbaH.\x9a\x01+\x10\x80\x02\"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$*\x12r\x10\x18\x80\x80\x042\n" +
+	"\x06launch\x18\x02 \x01(\v2\x15.bursar.v1.LaunchSpecB\x06\xbaH\x03\xc8\x01\x01R\x06launch\x12}\n" +
+	"\asecrets\x18\x03 \x03(\v2$.bursar.v1.StartRequest.SecretsEntryB=\xbaH7\x9a\x014\x10\x80\x02\"\x1br\x19\x18\x80\b2\x14^[^\\x00-\\x20=\\x7f]+$*\x12r\x10\x18\x80\x80\x042\n" +
 	"^[^\\x00]*$\x80\x01\x01R\asecrets\x12#\n" +
 	"\aretries\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\a(\x00R\aretries\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
@@ -1577,14 +1578,14 @@ const file_bursar_v1_engine_proto_rawDesc = "" +
 	"\rStartResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xb4\x05\n" +
+	"allocation\"\xbe\x05\n" +
 	"\n" +
 	"LaunchSpec\x12<\n" +
 	"\aaccount\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-zA-Z0-9_.@+\\\\-]{1,256}$R\aaccount\x12:\n" +
 	"\acommand\x18\x02 \x03(\tB \xbaH\x1a\x92\x01\x17\x10\x80 \"\x12r\x10\x18\x80\x80\x042\n" +
 	"^[^\\x00]*$\x80\x01\x01R\acommand\x12$\n" +
-	"\x06script\x18\x03 \x01(\fB\f\xbaH\x06z\x04\x18\x80\xe0\x03\x80\x01\x01R\x06script\x12~\n" +
-	"\venvironment\x18\x04 \x03(\v2&.bursar.v1.LaunchSpec.EnvironmentEntryB4\xbaH.\x9a\x01+\x10\x80 \"\x12r\x10\x18\x80\b2\v^[^\\x00=]+$*\x12r\x10\x18\x80\x80\x042\n" +
+	"\x06script\x18\x03 \x01(\fB\f\xbaH\x06z\x04\x18\x80\xe0\x03\x80\x01\x01R\x06script\x12\x87\x01\n" +
+	"\venvironment\x18\x04 \x03(\v2&.bursar.v1.LaunchSpec.EnvironmentEntryB=\xbaH7\x9a\x014\x10\x80 \"\x1br\x19\x18\x80\b2\x14^[^\\x00-\\x20=\\x7f]+$*\x12r\x10\x18\x80\x80\x042\n" +
 	"^[^\\x00]*$\x80\x01\x01R\venvironment\x12E\n" +
 	"\x11working_directory\x18\x05 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$R\x10workingDirectory\x12)\n" +
 	"\x04logs\x18\x06 \x01(\v2\x15.bursar.v1.LaunchLogsR\x04logs\x12*\n" +

@@ -75,6 +75,7 @@ type EngineServiceClient interface {
 	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
 	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
 	// is not attached, is of an older version, or does not send; the caller may try again.
+	// DEADLINE_EXCEEDED: the host is suspect or lost, and the message says since when.
 	// UNIMPLEMENTED: an older coordinator leads.
 	Logs(context.Context, *v1.LogsRequest) (*connect.ServerStreamForClient[v1.LogsResponse], error)
 	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
@@ -87,8 +88,9 @@ type EngineServiceClient interface {
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
 	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
-	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, or the leader has
-	// ended meanwhile, and the signal may have been sent. Clients do not repeat that.
+	// nothing was sent; DEADLINE_EXCEEDED: the host is suspect, and nothing was sent; or the agent has
+	// not answered within 10 s, or the leader has ended meanwhile, and the signal may have been sent.
+	// The message says which. Clients do not repeat that.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
@@ -240,6 +242,7 @@ type EngineServiceHandler interface {
 	// has the output; the message says where it is, as far as that is known. RESOURCE_EXHAUSTED: the
 	// caller, or all callers together, read as many outputs as they may. UNAVAILABLE: the host's agent
 	// is not attached, is of an older version, or does not send; the caller may try again.
+	// DEADLINE_EXCEEDED: the host is suspect or lost, and the message says since when.
 	// UNIMPLEMENTED: an older coordinator leads.
 	Logs(context.Context, *v1.LogsRequest, *connect.ServerStream[v1.LogsResponse]) error
 	// OrderLogs is a call between coordinators: the coordinator that serves a reader's Logs asks the
@@ -252,8 +255,9 @@ type EngineServiceHandler interface {
 	//
 	// Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION: the engine has not begun, or its main
 	// process has ended, or no agent knows its process; UNAVAILABLE: the host's agent is not attached,
-	// nothing was sent; DEADLINE_EXCEEDED: the agent has not answered within 10 s, or the leader has
-	// ended meanwhile, and the signal may have been sent. Clients do not repeat that.
+	// nothing was sent; DEADLINE_EXCEEDED: the host is suspect, and nothing was sent; or the agent has
+	// not answered within 10 s, or the leader has ended meanwhile, and the signal may have been sent.
+	// The message says which. Clients do not repeat that.
 	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
 	// goes to files, and when it ends its allocation is released with how it ended and, in
