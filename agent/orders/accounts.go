@@ -12,11 +12,11 @@ import (
 	"github.com/bursar/bursar/internal/osuser"
 )
 
-// groupKnownFor is how long a lookup of a denied group is believed. An account's own groups are
-// looked up for each launch.
+// groupKnownFor is how long a lookup of a denied group is valid. Each launch looks up the account's
+// own groups anew.
 const groupKnownFor = time.Minute
 
-// Users looks accounts and groups up; osuser.Users is one, and documents its methods.
+// Users looks up accounts and groups; osuser.Users implements it and documents its methods.
 type Users interface {
 	NamedWhole(ctx context.Context, name string) (osuser.User, error)
 	NameOf(ctx context.Context, uid uint32) (string, error)
@@ -24,8 +24,8 @@ type Users interface {
 	GroupNames(ctx context.Context, user osuser.User) (names []string, nameless []uint32, err error)
 }
 
-// account is the account of a name, if the policy allows it. If the machine cannot say what an
-// account is, no engine runs as it.
+// account returns the account of a name, if the policy allows it. If the lookup fails, no engine
+// runs as the account.
 func (t *Taker) account(ctx context.Context, policy *Policy, name string) (osuser.User, error) {
 	if !slices.Contains(policy.Accounts, name) {
 		return osuser.User{}, notListed(name)
@@ -47,21 +47,21 @@ func (t *Taker) account(ctx context.Context, policy *Policy, name string) (osuse
 	return user, t.groups.check(ctx, t.Users, policy, user)
 }
 
-// groups remembers the gids of denied groups. Any goroutine may use it.
+// groups caches the gids of denied groups. It is safe for concurrent use.
 type groups struct {
 	mu    sync.Mutex
 	known map[string]groupAnswer // guarded by mu
 }
 
-// groupAnswer is what the machine knows of a group: no gids if there is none.
+// groupAnswer is the result of a group's lookup: no gids if there is no such group.
 type groupAnswer struct {
 	gids  []uint32
 	until time.Time
 }
 
-// check refuses an account that is in a denied group, by the group's number or name. A denied group
-// that the machine does not know refuses all accounts, unless it is one of the defaults: an account
-// may be in it.
+// check refuses an account in a denied group, by the group's number or name. A denied group that
+// the machine does not know refuses all accounts, because an account may be in it, unless the group
+// is one of the defaults.
 func (g *groups) check(ctx context.Context, users Users, policy *Policy, user osuser.User) error {
 	if len(policy.DeniedGroups) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (g *groups) check(ctx context.Context, users Users, policy *Policy, user os
 	return nil
 }
 
-// gidsOf returns the gids of a group; none if the machine does not know it.
+// gidsOf returns the gids of a group; none if the machine does not know the group.
 func (g *groups) gidsOf(ctx context.Context, users Users, name string) ([]uint32, error) {
 	g.mu.Lock()
 	answer, there := g.known[name]

@@ -12,12 +12,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// audited is what the audit record of a launch says of it: no arguments, environment or secrets.
+// audited holds the fields of a launch's audit record. It has no arguments, environment or secrets.
 type audited struct{ caller, account, program string }
 
 // auditLaunch writes the record of an order that was carried out, or refused. Records are lines of
-// the log with audit=true, as a coordinator's without a file are. Stops have one, too, whatever way
-// they come.
+// the log with audit=true, as on a coordinator without an audit file. Every stop has a record, too.
 func (t *Taker) auditLaunch(id string, a *audited, err error) {
 	code, message := "ok", ""
 	if err != nil {
@@ -30,7 +29,7 @@ func (t *Taker) auditLaunch(id string, a *audited, err error) {
 		"caller", a.caller, "account", a.account, "program", a.program, "code", code, "message", message)
 }
 
-// programOf is what is executed, without arguments.
+// programOf returns the executed program, without arguments.
 func programOf(spec *bursarv1.LaunchSpec) string {
 	switch {
 	case len(spec.GetScript()) > 0:
@@ -41,8 +40,8 @@ func programOf(spec *bursarv1.LaunchSpec) string {
 	return ""
 }
 
-// reasonOf is what people elsewhere hear: no values of the launch, but its program and the names of
-// things that its host lacks.
+// reasonOf returns the reason for remote callers. Of the launch's values it has only the program
+// and the names of things that the host lacks.
 func reasonOf(err error) string {
 	wrong, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -57,7 +56,7 @@ func reasonOf(err error) string {
 	return wrong.Message()
 }
 
-// faultOf is what is wrong with the program of a launch, if that is why nothing was executed.
+// faultOf returns the fault of a launch's program, if the program could not be executed.
 func faultOf(err error) bursarv1.LaunchFault {
 	wrong, _ := errors.AsType[*launch.FieldError](err)
 	if wrong == nil {
@@ -73,8 +72,8 @@ func faultOf(err error) bursarv1.LaunchFault {
 	return bursarv1.LaunchFault_LAUNCH_FAULT_UNSPECIFIED
 }
 
-// isShown reports whether people elsewhere hear the value of a field. Of a script the field has the
-// interpreter alone.
+// isShown reports whether remote callers get the value of a field. For a script the field has only
+// the interpreter.
 func isShown(field string) bool {
 	return slices.Contains([]string{"command[0]", "ready.command.command[0]", "script", "readiness.port"}, field) ||
 		strings.HasPrefix(field, "required_files[") || strings.HasPrefix(field, "required_variables[")

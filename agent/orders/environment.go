@@ -9,18 +9,19 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// mostNamed is how many variables a refusal names, and longestName how many bytes of each.
+// mostNamed is the most variables that a refusal names, and longestName the most bytes of each.
 const (
 	mostNamed   = 5
 	longestName = 64
 )
 
 // HarmlessVariables are the variables that a launch may set on a host that restricts programs and
-// names no variables: the language and the time zone. Many others have a program execute code:
+// names no variables: the language and the time zone. Many others make a program execute code:
 // LD_PRELOAD, PATH, BASH_ENV, PYTHONPATH, JAVA_TOOL_OPTIONS.
 func HarmlessVariables() []string { return []string{"LANG", "LC_*", "TZ"} }
 
-// settable are the variables that a launch may set. all: this host does not restrict them.
+// settable returns the variables that a launch may set. all is true if this host does not restrict
+// them.
 func (p *Policy) settable() (names []string, all bool) {
 	switch {
 	case p.Variables != nil:
@@ -31,8 +32,8 @@ func (p *Policy) settable() (names []string, all bool) {
 	return nil, true
 }
 
-// allowsEnvironment refuses a launch that sets a variable which this host does not let a launch
-// set, in its environment or among its secrets. The error is a *RefusedError. It has no values.
+// allowsEnvironment refuses a launch whose environment or secrets set a variable that this host
+// does not allow. The error is a *RefusedError without values.
 func (p *Policy) allowsEnvironment(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets) error {
 	names, all := p.settable()
 	if all {
@@ -58,13 +59,13 @@ func (p *Policy) allowsEnvironment(spec *bursarv1.LaunchSpec, secrets *bursarv1.
 	return &RefusedError{"environment " + named(refused) + ": this host does not let a launch set it", want}
 }
 
-// covers reports whether a pattern, which is a name or has a * at its end, stands for a variable.
+// covers reports whether a pattern, a name or a prefix with a * at its end, matches a variable.
 func covers(pattern, name string) bool {
 	prefix, open := strings.CutSuffix(pattern, "*")
 	return name == pattern || open && strings.HasPrefix(name, prefix)
 }
 
-// named are the first few of the names. They are a stranger's text.
+// named lists the first few names, made safe to display: they come from the caller.
 func named(names []string) string {
 	shown := make([]string, 0, mostNamed)
 	for _, name := range names[:min(len(names), mostNamed)] {
@@ -80,8 +81,8 @@ func named(names []string) string {
 	return text
 }
 
-// environmentOf is the environment of an engine, without the variables that every engine has. A
-// variable of the launch replaces one that the host sets; nothing replaces those of Bursar.
+// environmentOf returns the environment of an engine, without the variables that every engine has.
+// A variable of the launch replaces the host's variable. Nothing replaces Bursar's own variables.
 func (p *Policy) environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets, grant *bursarv1.Allocation) map[string]string {
 	environment := make(map[string]string, len(p.Set)+len(spec.GetEnvironment())+len(secrets.GetVariables())+len(grant.GetLabels()))
 	maps.Copy(environment, p.Set)
@@ -93,8 +94,8 @@ func (p *Policy) environmentOf(spec *bursarv1.LaunchSpec, secrets *bursarv1.Laun
 	return environment
 }
 
-// labelVariable is the variable of a label: BURSAR_LABEL_ and the key, with an underscore in the
-// place of each character that a variable cannot have.
+// labelVariable returns the variable of a label: BURSAR_LABEL_ and the key, with an underscore for
+// each character that a variable cannot have.
 func labelVariable(key string) string {
 	name := []byte("BURSAR_LABEL_" + key)
 	for i, c := range name {

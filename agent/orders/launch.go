@@ -20,11 +20,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// launchPatience bounds a launch, with the wait for its grant and for the coordinator.
+// launchPatience bounds a launch, including the waits for its grant and for the coordinator.
 const launchPatience = 90 * time.Second
 
-// execute launches the engine of an order. The answer says that it has begun. about takes what is
-// known of it.
+// execute launches the engine of an order. The answer says that the engine has begun. execute fills
+// in about.
 func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, confirms *confirmer, about *audited) (*bursarv1.AnswerRequest, error) {
 	spec, secrets := &bursarv1.LaunchSpec{}, &bursarv1.LaunchSecrets{}
 	if err := errors.Join(proto.Unmarshal(order.GetSpec(), spec), proto.Unmarshal(order.GetSecrets(), secrets)); err != nil {
@@ -62,11 +62,11 @@ func (t *Taker) execute(ctx context.Context, order *bursarv1.LaunchOrder, confir
 	return answer, nil
 }
 
-// noCaller is the uid of a caller that is on no host: nobody here can ask for the engine again.
+// noCaller is the uid for a caller on no host: no local user can request the engine again.
 const noCaller = ^uint32(0)
 
-// grantAndAccount waits for the grant of an order, and asks for its account meanwhile. A grant that
-// has come is returned with the error about the account.
+// grantAndAccount waits for the grant of an order, and looks up its account in the meantime. If
+// only the account fails, it returns the grant with that error.
 func (t *Taker) grantAndAccount(
 	ctx context.Context, order *bursarv1.LaunchOrder, account func(context.Context) (osuser.User, error),
 ) (*bursarv1.Allocation, osuser.User, error) {
@@ -84,8 +84,8 @@ func (t *Taker) grantAndAccount(
 	return grant, user, cmp.Or(err, refused)
 }
 
-// grant is the reservation of an order, as it came with the agent's own Sync. The first Sync is
-// sent at once: a caller waits.
+// grant waits for the reservation of an order, which comes with the agent's own Sync. It sends the
+// first Sync at once, because a caller waits.
 func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursarv1.Allocation, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantPatience)
 	defer cancel()
@@ -120,7 +120,7 @@ func (t *Taker) grant(ctx context.Context, order *bursarv1.LaunchOrder) (*bursar
 	}
 }
 
-// allowed is the account that an engine runs as, if this host allows it.
+// allowed returns the account that an engine runs as, if this host allows the launch.
 func (t *Taker) allowed(ctx context.Context, policy *Policy, spec *bursarv1.LaunchSpec, secrets *bursarv1.LaunchSecrets) (osuser.User, error) {
 	if err := checkSpec(spec); err != nil {
 		return osuser.User{}, err
@@ -134,7 +134,7 @@ func (t *Taker) allowed(ctx context.Context, policy *Policy, spec *bursarv1.Laun
 	return t.account(ctx, policy, spec.GetAccount())
 }
 
-// The bounds of a LaunchSpec, as its contract has them.
+// The bounds of a LaunchSpec in the contract.
 const (
 	maxScript   = 60 << 10
 	maxRequired = 256
@@ -143,8 +143,8 @@ const (
 	maxShownName = 128
 )
 
-// checkSpec refuses an order that no coordinator gives. The rules of the contract that a
-// LaunchRequest has, too, are checked with those.
+// checkSpec refuses an order that no valid coordinator sends. Rules that a LaunchRequest has, too,
+// are checked with the LaunchRequest.
 func checkSpec(spec *bursarv1.LaunchSpec) error {
 	switch {
 	case len(spec.GetScript()) > maxScript:
@@ -194,5 +194,6 @@ func (c *confirmer) Confirm(ctx context.Context, request *bursarv1.ConfirmReques
 	return active, nil
 }
 
-// Release implements engine.Coordinator: the try has failed, and nothing was executed.
+// Release implements engine.Coordinator. It is called after a failed try in which nothing was
+// executed.
 func (c *confirmer) Release(context.Context, *bursarv1.ReleaseRequest) error { return nil }

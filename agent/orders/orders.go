@@ -26,29 +26,26 @@ import (
 const (
 	retryFirst = 200 * time.Millisecond
 	retryLast  = 5 * time.Second
-	// olderFirst to olderLast is when the stream is tried again, at another coordinator, if one
-	// does not know it: in an upgrade some are of a newer version than others.
+	// olderFirst and olderLast bound the pause before the stream is tried at another coordinator,
+	// if one does not support it: during an upgrade the versions differ.
 	olderFirst = 5 * time.Second
 	olderLast  = time.Minute
 	// silence is how long a stream may be without a message: three keep-alives.
 	silence = 45 * time.Second
-	// atOnce is how many launches are under way at a time. Each starts a process and makes a
-	// cgroup.
+	// atOnce is the most launches at a time. Each starts a process and makes a cgroup.
 	atOnce = 8
-	// mostUnderWay is how many orders to launch may be under way, with those that wait for their
-	// turn. One beyond them is dropped: its coordinator repeats it.
+	// mostUnderWay is the most launch orders in flight, including those that wait for a slot.
+	// Further orders are dropped: the coordinator repeats them.
 	mostUnderWay = 256
-	// maxOrder is how large an order to launch may be, in bytes: a spec and its secrets have 64 KiB
-	// at most.
+	// maxOrder bounds a launch order, in bytes: a spec and its secrets have 64 KiB at most.
 	maxOrder = 256 << 10
-	// grantPatience is how long the grant of an order may take to come with a Sync.
+	// grantPatience bounds the wait for an order's grant in a Sync.
 	grantPatience = 10 * time.Second
-	// mostDone is how many orders that were carried out are remembered, for those that are
-	// repeated.
+	// mostDone is the number of finished orders that are remembered, to answer repeated ones.
 	mostDone = 1024
 )
 
-// Engines starts engines; *engine.Engines is one, and documents its methods.
+// Engines starts engines; *engine.Engines implements it and documents its methods.
 type Engines interface {
 	BeginLaunch(ctx context.Context, id string) (ended func(), err error)
 	Launch(ctx context.Context, l engine.Launch) (active *bursarv1.Allocation, logDir string, err error)
@@ -65,20 +62,20 @@ type Options struct {
 	Users   Users
 	Policy  func() Policy
 	SyncDue *loops.Wakeup
-	// Elsewhere has the next call go to another coordinator.
+	// Elsewhere makes the next call go to another coordinator.
 	Elsewhere func()
 	Sender    Sender
 	Log       *slog.Logger
 }
 
-// Sender sends output to coordinators; *sending.Sender is one, and documents its methods.
+// Sender sends output to coordinators; *sending.Sender implements it and documents its methods.
 type Sender interface {
 	Send(ctx context.Context, order *bursarv1.SendOutputOrder)
 	Stop(order *bursarv1.StopSendingOrder)
 	Wait()
 }
 
-// Taker takes the orders of one host. Make it with New, and call Run once.
+// Taker receives and carries out the orders of one host. Make it with New, and call Run once.
 type Taker struct {
 	Options
 
@@ -98,7 +95,7 @@ func New(o Options) *Taker {
 	}
 }
 
-// newRetry is the pause between attempts of a call.
+// newRetry returns the pauses between attempts of a call.
 func newRetry() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(retryFirst), backoff.WithMaxInterval(retryLast),
@@ -120,7 +117,7 @@ func (t *Taker) Run(ctx context.Context) error {
 		}
 		unknown, lived := connect.CodeOf(err) == connect.CodeUnimplemented, time.Since(began) > retryLast
 		if lived {
-			retry.Reset() // it was connected: this failure is new
+			retry.Reset() // the stream was connected, so this is a new failure
 		}
 		wait := retry.NextBackOff()
 		switch {
@@ -138,14 +135,14 @@ func (t *Taker) Run(ctx context.Context) error {
 		if !unknown {
 			pause.For(wait, ctx.Done(), nil)
 		} else if t.led(ctx, wait, asOf) {
-			older = olderFirst / 2 // the leader is another one, maybe of a newer version
+			older = olderFirst / 2 // the leader has changed, and may have a newer version
 		}
 	}
 	return nil
 }
 
-// led waits for so long, or until ctx ends. It is true as soon as a later epoch is known, which
-// comes with the answers of a new leader.
+// led waits for the duration wait, or until ctx ends. It returns true as soon as an answer of a new
+// leader shows a later epoch.
 func (t *Taker) led(ctx context.Context, wait time.Duration, epoch uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -165,7 +162,7 @@ func (t *Taker) led(ctx context.Context, wait time.Duration, epoch uint64) bool 
 
 // take takes the orders of one stream.
 func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
-	running := ctx // an engine's stop goes on after the stream that the order came by
+	running := ctx // an engine's stop outlives the stream of its order
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive := time.AfterFunc(silence, cancel)
@@ -190,7 +187,7 @@ func (t *Taker) take(ctx context.Context, launches *sync.WaitGroup) error {
 		case *bursarv1.AttachResponse_Signal:
 			launches.Go(func() { t.signal(running, order.Signal) })
 		case *bursarv1.AttachResponse_SendOutput:
-			t.Sender.Send(running, order.SendOutput) // whatever becomes of this stream
+			t.Sender.Send(running, order.SendOutput) // not tied to this stream
 		case *bursarv1.AttachResponse_StopSending:
 			t.Sender.Stop(order.StopSending)
 		}
@@ -203,8 +200,8 @@ func (t *Taker) epoch() (epoch uint64) {
 	return epoch
 }
 
-// begins has an order carried out in the background, unless it is one that no coordinator gives, or
-// too many are under way: a coordinator may lie.
+// begins carries out an order in the background. It drops an order that no valid coordinator sends,
+// or if too many are in flight: the coordinator may be malicious.
 func (t *Taker) begins(ctx context.Context, order *bursarv1.LaunchOrder, launches *sync.WaitGroup) {
 	id := order.GetAllocationId()
 	if err := cgroup.CheckID(id); err != nil || proto.Size(order) > maxOrder {
@@ -222,8 +219,8 @@ func (t *Taker) begins(ctx context.Context, order *bursarv1.LaunchOrder, launche
 	}
 }
 
-// launch carries out an order once, and answers it. An order that is repeated is answered again.
-// The end of ctx, which is the agent's, ends the wait for a slot, and no launch.
+// launch carries out an order once, and answers it. It answers a repeated order again. ctx is the
+// agent's: its end ends the wait for a slot, but no launch that has begun.
 func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 	key := once.Key{AllocationID: order.GetAllocationId(), GrantRevision: order.GetGrantRevision()}
 	answer, known := t.taken.Take(key)
@@ -233,7 +230,7 @@ func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 			defer func() { <-t.slots }()
 		case <-ctx.Done():
 		}
-		if ctx.Err() != nil { // nothing has begun, and the host has not failed
+		if ctx.Err() != nil { // the launch has not begun, and the host has not failed
 			t.taken.Forget(key)
 			return
 		}
@@ -265,8 +262,8 @@ func (t *Taker) tell(ctx context.Context, answer *bursarv1.AnswerRequest) {
 	}
 }
 
-// call answers an order until a coordinator has heard it, or ctx has ended: a change of leader is a
-// delay. An answer may be repeated.
+// call sends an answer until a coordinator has received it, or ctx has ended: a change of leader
+// only delays it. An answer may be repeated.
 func (t *Taker) call(ctx context.Context, answer *bursarv1.AnswerRequest) (*bursarv1.AnswerResponse, error) {
 	return backoff.RetryWithData(func() (*bursarv1.AnswerResponse, error) { //nolint:wrapcheck // it is the coordinator's
 		response, err := t.Hosts.Answer(ctx, answer)

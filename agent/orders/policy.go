@@ -10,8 +10,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Policy says which engines a coordinator may have started on this host. The zero value allows
-// none.
+// Policy says which engines a coordinator may start on this host. The zero value allows none.
 type Policy struct {
 	// Accounts are the names of accounts that engines may run as.
 	Accounts []string
@@ -19,19 +18,20 @@ type Policy struct {
 	MinUID uint32
 	// DeniedGroups are names of groups: no engine runs as a member of one.
 	DeniedGroups []string
-	// GroupsByDefault: nobody has chosen DeniedGroups, so the machine may lack some of them.
+	// GroupsByDefault is set if DeniedGroups are the defaults. Then the machine may lack some of
+	// them.
 	GroupsByDefault bool
 	// Programs are the absolute paths of the programs that may be executed; none: any.
 	Programs []string
-	// Variables are the names of the variables that a launch may set; a * at the end of one stands
-	// for anything. Nil: any if Programs is empty, otherwise HarmlessVariables.
+	// Variables are the names of the variables that a launch may set; a * at the end of a name
+	// matches any suffix. Nil means any variable if Programs is empty, otherwise HarmlessVariables.
 	Variables []string
 	// Set are variables that every engine has, by their names.
 	Set map[string]string
 	// Trusted are names and uids of accounts that may act for others on this host. No engine runs
 	// as one of them.
 	Trusted []string
-	// AgentUID is the agent's own. No engine runs as it.
+	// AgentUID is the agent's own uid. No engine runs as it.
 	AgentUID uint32
 }
 
@@ -43,9 +43,9 @@ type RefusedError struct{ What, Want string }
 
 func (e *RefusedError) Error() string { return e.What + ": want " + e.Want }
 
-// Allows refuses an account that engines may not run as, by its name and by what the machine says
-// of it. known is the name by which this host knows its uid, if there is one. Groups are not
-// compared here. The error is a *RefusedError.
+// Allows refuses an account that engines may not run as, by its name and by the machine's data.
+// known is this host's name for its uid, if there is one. Allows does not check groups. The error
+// is a *RefusedError.
 func (p *Policy) Allows(name string, user osuser.User, known string) error {
 	switch {
 	case !slices.Contains(p.Accounts, name) || user.Name != name:
@@ -64,8 +64,8 @@ func (p *Policy) Allows(name string, user osuser.User, known string) error {
 	return nil
 }
 
-// allowsPrograms refuses a launch with a program that engines.remote.programs does not name: what
-// it executes, and the command that looks whether it is ready. The error is a *RefusedError.
+// allowsPrograms refuses a launch with a program that engines.remote.programs does not name: the
+// engine's own program, or the command of its readiness check. The error is a *RefusedError.
 func (p *Policy) allowsPrograms(spec *bursarv1.LaunchSpec) error {
 	if len(p.Programs) == 0 {
 		return nil

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// signalPatience is how long the answer to a signal may take. The coordinator waits no longer.
+	// signalPatience bounds the answer to a signal. The coordinator waits no longer.
 	signalPatience = 10 * time.Second
-	// signalsAtOnce is how many answers may be under way. An order beyond them is not carried out:
-	// its coordinator gives many, or takes no answers.
+	// signalsAtOnce is the most answers in flight. Further orders are dropped: the coordinator
+	// sends too many, or accepts no answers.
 	signalsAtOnce = 64
-	// maxProblem is how long the reason may be, in bytes, why no signal was sent.
+	// maxProblem bounds the reason why no signal was sent, in bytes.
 	maxProblem = 1024
 )
 
-// signal carries out an order once, and answers it. Nothing repeats one.
+// signal carries out an order once, and answers it. No order is repeated.
 func (t *Taker) signal(ctx context.Context, order *bursarv1.SignalOrder) {
 	select {
 	case t.signals <- struct{}{}:

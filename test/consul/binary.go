@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// errNoBinary says that there is nothing to run.
+// errNoBinary says that no Consul binary was found.
 var errNoBinary = errors.New("no Consul server here, neither below .cache/tools of the module nor on the PATH: run make tools")
 
 // findBinary returns the server among the module's tools, which it searches from this folder

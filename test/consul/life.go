@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill ends the server at once, as a crash does, and waits for that. A server that does not run
-// stays so.
+// Kill ends the server at once, as a crash does, and waits for the end. It does nothing if the
+// server does not run.
 func (s *Server) Kill() {
 	if s.process == nil || s.process.Process == nil {
 		return
@@ -19,7 +19,7 @@ func (s *Server) Kill() {
 	<-s.ended
 }
 
-// Stop ends the server as an operator does, with SIGTERM, and waits for that.
+// Stop ends the server with SIGTERM, as an operator does, and waits for the end.
 func (s *Server) Stop() error {
 	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", s.Node, err)
@@ -35,8 +35,8 @@ func (s *Server) Stop() error {
 	}
 }
 
-// Pause makes the server stand still, with all its connections open. When it returns, all its
-// threads do.
+// Pause stops the server with all its connections open. When Pause returns, all threads have
+// stopped.
 func (s *Server) Pause() error {
 	if err := s.process.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -47,11 +47,11 @@ func (s *Server) Pause() error {
 	return nil
 }
 
-// Continue lets a server that was paused go on.
+// Continue resumes a paused server.
 func (s *Server) Continue() error { return s.process.Process.Signal(syscall.SIGCONT) }
 
-// Restart starts the server again, after Kill or Stop, with the data and the ports that it had,
-// and waits until it can be used.
+// Restart starts the server again after Kill or Stop, with its old data and ports, and waits until
+// it is ready.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.start(); err != nil {
 		return err

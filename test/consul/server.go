@@ -22,7 +22,7 @@ type Server struct {
 	Address string
 	// DNS is the address that answers queries, as host:port.
 	DNS string
-	// Token may do everything; empty if everybody may.
+	// Token has all rights; empty if access control is off.
 	Token string
 	// Node is its name in the catalog.
 	Node string
@@ -37,10 +37,10 @@ type Server struct {
 	ended   chan struct{} // closed when process has ended
 }
 
-// patience is how long a server may take to come up or to end.
+// patience bounds the time in which a server starts or ends.
 const patience = 30 * time.Second
 
-// Start starts one server for the length of a test, and waits until it can be used.
+// Start starts one server for the duration of a test, and waits until it is ready.
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	return StartCluster(tb, 1, options)[0]
@@ -74,8 +74,8 @@ func Launch(ctx context.Context, dir string, size int, options Options) ([]*Serv
 	return LaunchEach(ctx, dir, each)
 }
 
-// LaunchEach is Launch for servers that differ, such as in the address and the network namespace
-// they are in.
+// LaunchEach is Launch for servers with different options, such as their addresses and network
+// namespaces.
 func LaunchEach(ctx context.Context, dir string, each []Options) ([]*Server, error) {
 	binary, err := findBinary()
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Server) start() error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// Tail is the end of what the server said.
+// Tail returns the end of the server's output.
 func (s *Server) Tail() string {
 	text, err := os.ReadFile(s.log())
 	if err != nil {

@@ -8,29 +8,29 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Options say what is started. The zero value is one server on loopback that lets everybody do
-// everything, over HTTP.
+// Options describe a server. The zero value is one server on loopback, over HTTP and without access
+// control.
 type Options struct {
 	// Bind is the address to listen on. Default 127.0.0.1.
 	Bind string
 	// Prefix is a command that runs the server's command, such as ip netns exec NAME. It must
 	// become the server, and not wait for it.
 	Prefix []string
-	// Token switches access control on: only this token, a UUID, may do anything, and it may do
-	// everything.
+	// Token switches access control on: only this token, a UUID, has rights, and it has all of
+	// them.
 	Token string
 	// Cert, Key and CA are files in PEM. With them the server speaks HTTPS and no HTTP.
 	Cert, Key, CA string
 	// VerifyClients lets in only clients with a certificate of CA.
 	VerifyClients bool
-	// Patient makes a server count as dead after some seconds, as by Consul's default, and not
-	// after half a second, and a leader among them keep its place for twice as long. It is for
-	// tests in which no server dies, also on a busy machine: an agent that passes the failure of a
-	// check on during an election does not do it again for half a minute and longer.
+	// Patient makes a server count as dead after some seconds, Consul's default, instead of half a
+	// second, and doubles the leader's lease. It is for tests in which no server dies, also on a
+	// busy machine: if an agent reports a failed check during an election, it does not report it
+	// again for half a minute or longer.
 	Patient bool
 }
 
-// ports are those of one server.
+// ports are the ports of one server.
 type ports struct {
 	HTTP    int `json:"http"`
 	HTTPS   int `json:"https"`

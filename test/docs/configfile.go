@@ -15,41 +15,42 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// module is what the path of a package begins with; the rest is its folder.
+// module is the beginning of a package's path; the rest is its folder.
 const module = "github.com/bursar/bursar/"
 
 // Field is one field of a configuration file.
 type Field struct {
-	// Name is its key, Path that with its sections before it: "limits.queue". Depth is how many
-	// sections it is in.
+	// Name is the field's key. Path is the key after the keys of its sections: "limits.queue".
+	// Depth is the number of these sections.
 	Name, Path string
 	Depth      int
-	// Type is what a value looks like in YAML. Meaning is the field's comment, in one line and with
-	// the names of the file.
+	// Type describes a value in YAML. Meaning is the field's comment, in one line and with the
+	// names of the file.
 	Type, Meaning string
-	// Live says that a reload changes it.
+	// Live is set if a reload changes the field.
 	Live bool
-	// Default is its value in YAML if the file has none; a section has no default.
+	// Default is the field's value in YAML if the file has none. A section has no default.
 	Default string
 	Section bool
-	// Elements are the fields of each element, if it is a list of or a map to sections.
+	// Elements are the fields of each element of a list or map of sections.
 	Elements []Field
 }
 
-// Program is one of the two that read a configuration file.
+// Program is a program that reads a configuration file.
 type Program struct {
 	// Name is the command: agent, coordinator.
 	Name   string
 	Fields []Field
 }
 
-// Programs are both, with every field of their files, read from the sources below root.
+// Programs returns both programs, with every field of their files, read from the sources below
+// root.
 func Programs(root string) ([]Program, error) {
 	ofAgent, err := agent.Config{}.WithDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("defaults of the agent: %w", err)
 	}
-	ofAgent.HostID, ofAgent.Address = "", "" // the name of the machine that this runs on
+	ofAgent.HostID, ofAgent.Address = "", "" // these depend on the machine
 	var list []Program
 	for _, p := range []struct {
 		name   string
@@ -71,7 +72,7 @@ type walk struct {
 	packages map[string]map[string]*ast.StructType
 }
 
-// fields lists those of a struct, sections followed by what is in them.
+// fields lists the fields of a struct; each section comes before its own fields.
 func (w *walk) fields(value reflect.Value, path string, depth int, live bool) ([]Field, error) {
 	comments, err := w.comments(value.Type())
 	if err != nil {
@@ -97,7 +98,7 @@ func (w *walk) fields(value reflect.Value, path string, depth int, live bool) ([
 			list = append(append(list, f), inner...)
 			continue
 		}
-		// A field without a comment shares that of the field before it.
+		// A field without a comment shares the comment of the field before it.
 		f.Meaning = cmp.Or(f.Meaning, shared)
 		shared = f.Meaning
 		if element := elementOf(field.Type); element != nil {
@@ -111,7 +112,7 @@ func (w *walk) fields(value reflect.Value, path string, depth int, live bool) ([
 	return list, nil
 }
 
-// comments are those of a struct's fields, each in one line, with the names that a file has.
+// comments returns the comments of a struct's fields, each in one line, with the names of the file.
 func (w *walk) comments(of reflect.Type) (map[string]string, error) {
 	dir := strings.TrimPrefix(of.PkgPath(), module)
 	if w.packages[dir] == nil {
@@ -134,7 +135,7 @@ func (w *walk) comments(of reflect.Type) (map[string]string, error) {
 	return said, nil
 }
 
-// elementOf is the struct that a list or a map holds; nil if it holds something else.
+// elementOf returns the struct type of a list's or map's elements; nil if they are no structs.
 func elementOf(t reflect.Type) reflect.Type {
 	if (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) && t.Elem().Kind() == reflect.Struct {
 		return t.Elem()
@@ -188,18 +189,18 @@ func inYAML(value reflect.Value) string {
 			list = append(list, inYAML(value.Index(i)))
 		}
 		return "[" + strings.Join(list, ", ") + "]"
-	case reflect.Map: // the default of none has something in it
+	case reflect.Map: // no default is a map with elements
 		return "{}"
 	default:
 		return fmt.Sprint(value.Interface())
 	}
 }
 
-// fileColumns is where comments of an installed file end.
+// fileColumns is the width at which the comments of an installed file wrap.
 const fileColumns = 80
 
-// ConfigFile is the file that the packages install: every field with its meaning and its default,
-// in comments.
+// ConfigFile returns the file that the packages install: every field with its meaning and its
+// default, in comments.
 func ConfigFile(p Program) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Configuration of the Bursar %[1]s (bursar-%[1]s.service).
@@ -216,8 +217,8 @@ func ConfigFile(p Program) string {
 # The same text is in bursar-%[1]s.yaml(5).
 `, p.Name, strings.ToUpper(p.Name))
 	for _, f := range p.Fields {
-		// A comment has one space after its #, and two more in a section; what can be uncommented
-		// has none or an even number.
+		// A comment has one space after its #, and two more in a section. A line to uncomment has
+		// none or an even number.
 		indent := strings.Repeat("  ", f.Depth)
 		meaning := f.Meaning
 		if f.Live && !f.Section {
@@ -244,7 +245,8 @@ func ConfigFile(p Program) string {
 	return b.String()
 }
 
-// elements lists the fields of an element, those of lists in it below their path.
+// elements lists the fields of an element. Fields of a list in it have the list's path before their
+// name.
 func elements(fields []Field, path string) []Field {
 	var list []Field
 	for _, f := range fields {
@@ -255,8 +257,8 @@ func elements(fields []Field, path string) []Field {
 	return list
 }
 
-// writeComment writes a line that stays a comment when its first # is removed: in a section it has
-// a second.
+// writeComment writes a line that stays a comment without its first #: in a section it has a second
+// one.
 func writeComment(b *strings.Builder, indent, line string) {
 	if indent == "" {
 		fmt.Fprintf(b, "# %s\n", line)

@@ -45,8 +45,8 @@ func TestInstalledConfigurationSaysNothing(t *testing.T) {
 	}
 }
 
-// If all of it is uncommented, a file is valid, means what is in force without it, and has the
-// same fields as the reference.
+// If every line is uncommented, a file is valid, equals the defaults, and has the same fields as
+// the reference.
 func TestInstalledConfigurationUncommentedIsTheDefault(t *testing.T) {
 	var readAgent agent.Config
 	var readCoordinator coordinator.Config
@@ -89,7 +89,7 @@ func settledAgent(t *testing.T, config agent.Config) agent.Config {
 	return settled
 }
 
-// same compares two configurations; an empty list is as good as none.
+// same compares two configurations; an empty list equals a missing one.
 func same(t *testing.T, want, got any) {
 	t.Helper()
 	empty := cmp.FilterValues(func(a, b any) bool {
@@ -110,8 +110,8 @@ func programs(t *testing.T) []Program {
 	return list
 }
 
-// uncommented removes what hides a field: a # before its name, with the indentation of its section
-// in between.
+// uncommented removes the # before each field's name. The indentation of the section is between #
+// and name.
 func uncommented(file string) string {
 	return regexp.MustCompile(`(?m)^#((?:  )*[a-zA-Z]+:)`).ReplaceAllString(file, "$1")
 }

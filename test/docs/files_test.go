@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// readOnce are settings whose meaning speaks of a file or a folder that holds nothing to read
-// again, with the reason.
+// readOnce are settings that mention a file or a folder whose content is never read again, each
+// with the reason.
 var readOnce = map[string]string{
 	"store":                    "the file of an embedded store stays open; an address has its own row",
 	"dataDir":                  "a folder that is written to",
@@ -32,8 +32,8 @@ var readOnce = map[string]string{
 	"engines.remote.environment.allowed": "names of variables",
 }
 
-// Each setting that names a file is in the manual's table of files that are read again, or above
-// with a reason: whoever adds one decides.
+// Each setting that names a file is either in the manual's table of files that are read again, or
+// in readOnce with a reason. The author of a new setting decides.
 func TestTheManualSaysWhenEachFileIsReadAgain(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// declared are the names of a tree of Go files.
+// declared holds the names that a tree of Go files declares.
 type declared struct {
 	// of packages, types, functions, methods, fields, variables and constants
 	names   map[string]bool
@@ -94,7 +94,7 @@ func receiverName(e ast.Expr) string {
 	return ""
 }
 
-// fieldNames are the fields of a struct, or the methods of an interface.
+// fieldNames returns the fields of a struct, or the methods of an interface.
 func fieldNames(e ast.Expr) (names []string) {
 	var list *ast.FieldList
 	switch e := e.(type) {
@@ -118,13 +118,13 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 )
 
-// notOfGo are words in docs/architecture.md that look like names of Go and are others: what it says
-// by way of example, files that operators write, their settings, and fields of the contract.
+// notOfGo are words in docs/architecture.md that look like Go names but are not: examples, files
+// that operators write, their settings, and fields of the contract.
 var notOfGo = map[string]bool{
 	"T": true, "T.f": true, "f": true, "agent.yaml": true, "allow_stale": true, "request_id": true, "capacity": true, "trustedUsers": true,
 }
 
-// A name that is changed in the code is changed in the map of the code, too.
+// A name that changes in the code must change in docs/architecture.md, too.
 func TestEveryNameInTheArchitectureIsDeclared(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
@@ -143,7 +143,8 @@ func TestEveryNameInTheArchitectureIsDeclared(t *testing.T) {
 	}
 }
 
-// has reports whether a name is that of a file, a folder or a declaration, or no such name at all.
+// has reports whether a name belongs to a file, a folder or a declaration, or is no such name at
+// all.
 func (d declared) has(root, name string) bool {
 	switch {
 	case notOfGo[name] || strings.HasPrefix(name, "-") || strings.Contains(name, " ") || strings.HasPrefix(name, "golang.org/"):

@@ -24,7 +24,7 @@ type Section struct {
 	Dir, Type string
 }
 
-// Sections are what the reference consists of.
+// Sections returns the parts of the reference.
 func Sections() []Section {
 	return []Section{
 		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line\n" +
@@ -102,8 +102,8 @@ func structsOf(dir string) (map[string]*ast.StructType, error) {
 	return structs, nil
 }
 
-// fields writes a row for every field that has a yaml name, those of nested structs below their
-// parent's path. live: a reload changes all of them.
+// fields writes a row for every field with a yaml name. Fields of nested structs have their
+// parent's path. If live is set, a reload changes all of them.
 func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string, live bool) error {
 	s := structs[name]
 	if s == nil {
@@ -153,8 +153,8 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 	return nil
 }
 
-// yamlNames replaces the names that Go has by those that a file has: of the fields of a struct,
-// and of those of another one that are written Struct.Field. Each is put between quotes.
+// yamlNames replaces Go names by the names of the file: the fields of a struct, and fields of
+// another struct in the form Struct.Field. It puts each name between quotes.
 func yamlNames(s *ast.StructType, doc, quote string) string {
 	names := make(map[string]string)
 	for _, f := range s.Fields.List {
@@ -169,7 +169,7 @@ func yamlNames(s *ast.StructType, doc, quote string) string {
 		return quote + lowerFirst(parent) + "." + lowerFirst(field) + quote
 	})
 	return goName.ReplaceAllStringFunc(doc, func(name string) string {
-		if key := names[name]; key != "" && name != "Consul" { // which is also what it is called
+		if key := names[name]; key != "" && name != "Consul" { // which is also the product's name
 			return quote + key + quote
 		}
 		return name
@@ -188,8 +188,8 @@ func lowerFirst(name string) string {
 	return strings.ToLower(name[:1]) + name[1:]
 }
 
-// elsewhere is the folder of the package whose struct a field has; empty if it is no struct of
-// ours.
+// elsewhere returns the folder of the package that declares a field's struct type; empty if the
+// type is no struct of ours.
 func elsewhere(typed string) string {
 	name, _, _ := strings.Cut(typed, ".")
 	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul", "machine": "agent/machine"}[name]
@@ -227,7 +227,7 @@ func typeName(t ast.Expr) string {
 	}
 }
 
-// plain says a Go type in the words of a YAML file.
+// plain describes a Go type in the words of a YAML file.
 func plain(t string) string {
 	switch {
 	case t == "time.Duration":
