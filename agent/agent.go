@@ -103,7 +103,7 @@ type Deps struct {
 	// ForgetCluster makes the agent take the cluster of the coordinator that registers it first,
 	// and that one's epoch, in place of its own.
 	ForgetCluster bool
-	// Proc is where the process table is, for what Stop ends. Default /proc.
+	// Proc is the path of the process table, by which Stop finds processes. Default /proc.
 	Proc string
 	// OpenState opens the state directory, once a Run. Default: statefile.Open.
 	OpenState func(path string) (State, error)

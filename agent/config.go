@@ -265,7 +265,7 @@ func (s *settings) checkDiscovery() error {
 }
 
 func (s *settings) checkSocket() error {
-	// 107 bytes and a zero are what the kernel takes.
+	// The kernel accepts 107 bytes and a zero.
 	if !filepath.IsAbs(s.Socket) || len(s.Socket) > 107 {
 		return &ConfigError{"socket", s.Socket, "an absolute path of at most 107 bytes"}
 	}
@@ -334,8 +334,8 @@ func (s *settings) checkTimes() error {
 	return nil
 }
 
-// limits returns the host's capacity: what the machine has and what commands have counted, capped
-// by what is configured.
+// limits returns the host's capacity: the machine's resources and the counts of commands, capped by
+// the configuration.
 func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64) *bursarv1.Resource {
 	capped := s.capacity
 	for _, measured := range []struct {
@@ -351,8 +351,7 @@ func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64)
 	return convert.VectorToProto(withCounts(capped, counts))
 }
 
-// withCounts returns the capacity with the countables in it, each no more than what is configured
-// as its cap.
+// withCounts returns the capacity with the countables in it, each at most its configured cap.
 func withCounts(capacity resource.Vector, amounts map[string]int64) resource.Vector {
 	for name, amount := range amounts {
 		if most, capped := capacity.Get(name); capped {

@@ -113,7 +113,7 @@ type PolicyConfig struct {
 // maxTolerance is in thousandths, of a text that says at most 1000%.
 const maxTolerance = 10_000
 
-// checkPolicies reads what is done about over-use.
+// checkPolicies reads and checks the policies for over-use.
 func (s *settings) checkPolicies() error {
 	s.policies = make(policy.Set, len(s.Engines.Policies))
 	for i, c := range s.Engines.Policies {

@@ -21,7 +21,7 @@ func defaultDeniedGroups() []string {
 	return []string{"root", "sudo", "wheel", "admin", "adm", "disk", "shadow", "docker", "lxd", "libvirt", "systemd-journal"}
 }
 
-// check fills in and checks what callers elsewhere may have started.
+// check fills in and checks the settings for launches by remote callers.
 func (c *RemoteConfig) check() error {
 	c.MinUserID = orDefault(c.MinUserID, DefaultMinUserID)
 	if c.DeniedGroups == nil {
@@ -66,7 +66,7 @@ const (
 	maxVariableValue = 128 << 10
 )
 
-// interpreters execute what their arguments say, by the beginning of their names.
+// interpreters lists programs that execute their arguments, by the beginning of their names.
 func interpreters() []string {
 	return []string{
 		"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "busybox", "env", "python", "perl", "ruby", "node", "php", "lua",
@@ -85,7 +85,7 @@ func (c *RemoteConfig) notes() (notes []string) {
 	return notes
 }
 
-// forOrders is what callers elsewhere may have started, by the settings in force.
+// forOrders returns the policy for launches by remote callers, from the settings in force.
 func (a *Agent) forOrders() orders.Policy {
 	s := a.settings()
 	remote, own := &s.Engines.Remote, uint32(os.Geteuid()) //nolint:gosec // a uid

@@ -11,9 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ProtectsAll says which fields keep all of something that this machine has, so that an agent with
-// this configuration would give none of it away. Nothing is counted: a custom countable is looked
-// at if Capacity names it.
+// ProtectsAll lists the fields that protect the whole capacity of a dimension, so that an agent
+// with this configuration could grant none of it. It runs no counting command: it checks a custom
+// countable only if Capacity names it.
 func (c Config) ProtectsAll(ctx context.Context) ([]*ConfigError, error) {
 	s, err := c.resolve()
 	if err != nil {
@@ -46,7 +46,8 @@ func (s *settings) protectsAll(capacity *bursarv1.Resource) (list []*ConfigError
 	return list
 }
 
-// warnOfProtected logs what protects all, if it was not logged already.
+// warnOfProtected logs the settings that protect a whole capacity, unless it has logged them
+// already.
 func (a *Agent) warnOfProtected(capacity *bursarv1.Resource) {
 	list := a.settings().protectsAll(capacity)
 	for _, wrong := range list {

@@ -16,10 +16,10 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Reload takes a new configuration over as far as that is possible while the agent runs, and says
-// how far: what needs a restart stays as it is. If the configuration is wrong, nothing changes,
-// and the error is a *ConfigError. It may be called while the agent runs, by one goroutine at a
-// time.
+// Reload applies a new configuration as far as possible while the agent runs, and returns which
+// settings it applied: others need a restart and stay. If the configuration is wrong, nothing
+// changes, and the error is a *ConfigError. Only one goroutine at a time may call it, while the
+// agent runs.
 func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	if config.HostID == "" {
 		config.HostID = a.settings().HostID // the default is the id that the host has
@@ -29,7 +29,7 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 		return reload.Changes{}, err
 	}
 	merged, changes := reload.Take(a.settings().Config, wanted.Config)
-	next, err := merged.resolve() // what stays may not go with what is new
+	next, err := merged.resolve() // old and new settings may conflict
 	if err != nil {
 		return reload.Changes{}, err
 	}
@@ -106,7 +106,7 @@ func (s *settings) checkLogs() error {
 	return nil
 }
 
-// configError makes a refusal of a setting from what is wrong with it; nil: nothing is.
+// configError converts the error of a setting to a *ConfigError; nil if there is no error.
 func configError(field, value string, err error) error {
 	if is := (*ConfigError)(nil); err == nil || errors.As(err, &is) {
 		return err
@@ -114,7 +114,7 @@ func configError(field, value string, err error) error {
 	return &ConfigError{field, value, err.Error()}
 }
 
-// checkLogLevel checks what only the program that runs the agent uses.
+// checkLogLevel checks the log level, which only the agent's program uses.
 func (s *settings) checkLogLevel() error {
 	var level slog.Level
 	if s.LogLevel != "" && level.UnmarshalText([]byte(s.LogLevel)) != nil {

@@ -156,7 +156,7 @@ func (a *Agent) connect() {
 	})
 }
 
-// engineOf is what the agent knows of an allocation's engine.
+// engineOf returns the agent's knowledge of an allocation's engine.
 func (a *Agent) engineOf(id string) logs.Engine {
 	var of logs.Engine
 	a.state.Locked(func(t *tracker.Tracker) {

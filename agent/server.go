@@ -23,7 +23,7 @@ import (
 const (
 	// maxMessage is the largest message that is read. Requests to an agent are some hundred bytes.
 	maxMessage = 1 << 20
-	// maxDecoded is what the parts of one may take in memory, in bytes.
+	// maxDecoded bounds the memory for the parts of one message, in bytes.
 	maxDecoded = 16 * maxMessage
 )
 
@@ -55,7 +55,7 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 
 func refuseSetting(field, value, want string) error { return &ConfigError{field, value, want} }
 
-// handler serves the API. What shows the inside of the agent is served on the socket only.
+// handler serves the API. It serves EngineService, health, metrics and profiles only on the socket.
 func (s *routes) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	small := connect.WithHandlerOptions(
@@ -93,7 +93,7 @@ func (s *routes) handler(local bool) http.Handler {
 	return mux
 }
 
-// trustedOnly refuses callers who may not act as anyone: profiles show the agent's memory.
+// trustedOnly refuses callers that may not act as any user: profiles show the agent's memory.
 func trustedOnly(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c := socket.CallerOf(r.Context()); c == nil || !c.Trusted {

@@ -21,8 +21,8 @@ type sight struct {
 	hidden int    // engines that it could not see when it last measured
 }
 
-// blindNote says in a sentence what it means that the agent does not see all processes; empty: it
-// does.
+// blindNote describes in a sentence the effect of processes that the agent cannot see; empty if it
+// sees all.
 func blindNote(why string) string {
 	if why == "" {
 		return ""
@@ -31,7 +31,7 @@ func blindNote(why string) string {
 		"; it notices the end of their engines, but measures and stops none of them: run the agent as root, or mount /proc without hidepid"
 }
 
-// Notes are what an operator should know before an agent starts with the configuration here, a
+// Notes returns notes for the operator before an agent starts with this configuration here, a
 // sentence each.
 func (c Config) Notes() (notes []string) {
 	s, err := c.resolve()
@@ -52,8 +52,8 @@ func (c Config) Notes() (notes []string) {
 	return notes
 }
 
-// notes are what an operator should know of the host, as the coordinator shows it. What is new is
-// logged. Only the measuring loop calls it.
+// notes returns notes for the operator about the host, which the coordinator shows. It logs new
+// notes. Only the measuring loop calls it.
 func (a *Agent) notes(now time.Time, usages []host.Usage) (notes []string) {
 	if note := a.settings().heldNote(); note != "" {
 		notes = append(notes, note)

@@ -12,8 +12,7 @@ import (
 // coordinator answers.
 func (a *Agent) Serving() <-chan struct{} { return a.serving }
 
-// Status says in one line what matters now; it changes when that does. Empty: the agent does not
-// run yet.
+// Status returns the agent's present state in one line; empty if the agent does not run yet.
 func (a *Agent) Status() (status string) {
 	a.state.Locked(func(t *tracker.Tracker) {
 		if t != nil {

@@ -22,9 +22,9 @@ const (
 	mostBelow = 1 << 15
 )
 
-// KillBelow kills all that descends from a process, until nothing of it runs, or the time is over.
-// The process itself goes on. It reports whether nothing is left: processes of other users, such as
-// those of sudo, stay.
+// KillBelow kills all descendants of a process, until none runs or the time is over. The process
+// itself runs on. It reports whether none is left: processes of other users, such as those of sudo,
+// stay.
 func KillBelow(pid int, patience time.Duration) bool {
 	look := time.NewTicker(treeEvery)
 	defer look.Stop()

@@ -24,18 +24,18 @@ type engine struct {
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
 
-	// gate is what it waits at until it is confirmed; nil: it runs from the start. program is what
-	// it becomes then.
+	// gate holds the process until the engine is confirmed; nil if it runs from the start. program
+	// is the program that it executes then.
 	gate    *hold.Gate
 	program program
 	// startTime is when it started, in clock ticks after boot.
 	startTime uint64
 
-	// helper looks whether the engine is ready; nil: no check was asked for.
+	// helper checks whether the engine is ready; nil if the Spec has no check.
 	helper *helper
 
-	// stderrLines and ownCgroup are as the Spec says. killsBefore is how many processes of its
-	// cgroup had been killed before it started.
+	// stderrLines and ownCgroup come from the Spec. killsBefore is the number of processes of the
+	// engine's cgroup that were killed before the engine started.
 	stderrLines int
 	ownCgroup   bool
 	killsBefore int64
@@ -45,8 +45,8 @@ type engine struct {
 	ownRSS int64
 }
 
-// keep copies the engine's output, ends it if no agent knows of it, and writes down how it ended.
-// It returns when the last process of it has ended.
+// keep copies the engine's output, ends the engine if no agent knows of it, and records how it
+// ended. It returns when the engine's last process has ended.
 func (e *engine) keep(known <-chan bool) {
 	e.copying.Go(func() { copyTo(e.out, e.stdout, nil) })
 	e.copying.Go(func() { copyTo(e.err, e.stderr, &e.tail) })
@@ -69,8 +69,8 @@ func (e *engine) keep(known <-chan bool) {
 	e.write(e.ended)
 }
 
-// abandon ends an engine that no agent knows of, with all that it has started. Until then nothing
-// of it was waited for: all numbers are still those of its own processes.
+// abandon ends an engine that no agent knows of, with all its processes. The keeper has waited for
+// none of them yet, so all pids are still the engine's.
 func (e *engine) abandon() {
 	ended := make(chan struct{})
 	go func() {

@@ -1,6 +1,6 @@
 package keeper
 
-// Fault is what is wrong with a program that was not executed.
+// Fault is the reason why a program could not be executed.
 type Fault int
 
 // The faults.
@@ -26,7 +26,7 @@ const (
 	wantScript             = "a text whose first line is #! and the path of its interpreter, or a program of this machine"
 )
 
-// Fault is what is wrong with the program.
+// Fault returns the fault of the program.
 func (s Started) Fault() Fault {
 	switch s.Field {
 	case FieldCommand, FieldScript:

@@ -14,9 +14,9 @@ import (
 	"github.com/bursar/bursar/internal/hold"
 )
 
-// hold makes the process wait that is about to be started, and returns the program to start in
-// place of the engine's. What is wrong with the engine's is found out now, as far as it can be:
-// once the engine is confirmed, its allocation is used.
+// hold makes the new process wait, and returns the program to start in place of the engine's
+// program. It checks the engine's program as far as possible now, because a confirmed engine has
+// used its allocation.
 func (e *engine) hold(attributes *os.ProcAttr) (string, error) {
 	if err := probe(e.program.path); err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func probe(program string) error {
 func interpreter(program string) (string, error) {
 	head, err := headOf(program)
 	if err != nil {
-		return "", nil //nolint:nilerr // it may be executed and not read; the kernel says what is wrong
+		return "", nil //nolint:nilerr // the user may be able to execute but not to read it; the kernel reports faults
 	}
 	if !bytes.HasPrefix(head, []byte("#!")) {
 		if bytes.HasPrefix(head, []byte("\x7fELF")) || otherFormats() {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// softFiles is how many files an engine may have open until it asks for more. A Hadoop
-	// worker's containers have as many.
+	// softFiles is an engine's soft limit of open files. A Hadoop worker's containers have the same
+	// limit.
 	softFiles = 64 << 10
-	// softStack is what login sessions have: without a limit, the kernel lays memory out in
-	// another way.
+	// softStack is the limit of login sessions: without a limit, the kernel uses another memory
+	// layout.
 	softStack = 8 << 20
 )
 
-// isolate removes from this process what it has inherited, and makes it ignore signals that would
+// isolate drops the state that this process has inherited, and makes it ignore signals that would
 // end it.
 func isolate() error {
 	// Not signal.Ignore, which the engine would inherit: a signal that is caught has its default
@@ -33,8 +33,8 @@ func isolate() error {
 	return protect()
 }
 
-// protect keeps the user's other processes from taking this one over: the agent believes what it
-// writes into the record.
+// protect keeps the user's other processes from taking over this one, because the agent trusts the
+// record that it writes.
 func protect() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect the keeper: %w", err)

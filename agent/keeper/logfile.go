@@ -287,7 +287,7 @@ func (l *logFile) rotate() bool {
 
 func (l *logFile) close() {
 	if l.fd >= 0 {
-		_ = unix.Close(l.fd) // what was written is the kernel's
+		_ = unix.Close(l.fd) // the kernel has the written data
 		l.fd = -1
 	}
 }

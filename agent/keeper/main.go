@@ -125,7 +125,7 @@ func alone(fd int32) bool {
 	return err == nil && n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// refuse says what is wrong with what the agent has handed over.
+// refuse reports an error in the agent's input.
 func refuse(err error) int {
 	_ = answer(Started{Error: err.Error()})
 	return 1

@@ -77,7 +77,7 @@ func describeScript(script []byte, err error) error {
 	return &refusal{FieldScript, named, "a script that can be executed", err}
 }
 
-// maxInterpreter bounds what is shown of an interpreter, in bytes.
+// maxInterpreter bounds the shown part of an interpreter, in bytes.
 const maxInterpreter = 100
 
 // interpreterOf is the program that a script names in its first line; empty: it names none.

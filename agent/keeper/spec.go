@@ -32,9 +32,9 @@ const (
 	FieldRequiredFiles = "required_files"
 )
 
-// Spec is what to start.
+// Spec describes the engine to start.
 type Spec struct {
-	// ID is the allocation. It shows in the process table what the process is for.
+	// ID is the allocation. In the process table it shows the purpose of the process.
 	ID string `json:"id"`
 	// Command is the program and its arguments. The program is an absolute path, or a name without
 	// a slash that is looked for in the PATH of Environment.
@@ -123,8 +123,8 @@ type Record struct {
 	Use Use `json:"-"`
 }
 
-// Use is what the kernel says of the use of a process that has ended, and of the processes that it
-// has waited for.
+// Use is the kernel's data about the resource use of a process that has ended, and of the processes
+// that it has waited for.
 type Use struct {
 	// ProcessBytes is the most that the largest of them had in RAM, mapped files included; 0: not
 	// known.
@@ -148,7 +148,7 @@ type useLine struct {
 
 var errNoRecord = errors.New("no record of an end")
 
-// DecodeSpec reads a line, and checks what it says.
+// DecodeSpec reads and checks a line.
 func DecodeSpec(line []byte) (Spec, error) {
 	var s Spec
 	if err := decode(line, &s); err != nil {

@@ -18,7 +18,7 @@ import (
 // usualPath is where programs are looked for if there is no PATH.
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
-// refusal is what is wrong with a Spec.
+// refusal is an error in a Spec.
 type refusal struct {
 	field, value, want string
 	err                error
@@ -118,8 +118,8 @@ func (e *engine) find(spec Spec) (err error) {
 	return nil
 }
 
-// start starts the process with pipes for its output and without input. It has a session of its
-// own, by which processes that it leaves behind are known.
+// start starts the process with pipes for its output and without input. The process gets a session
+// of its own, which identifies processes that it leaves behind.
 func (e *engine) start(spec Spec) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -159,7 +159,7 @@ func (e *engine) start(spec Spec) error {
 	return nil
 }
 
-// program is what an engine executes.
+// program is the program of an engine.
 type program struct {
 	// command is its name as it was asked for. path is where the keeper finds it, and starts is
 	// where the engine's process does.
@@ -169,8 +169,7 @@ type program struct {
 	head   []byte
 }
 
-// describe says what is wrong with a program that could not be started, if the program is the
-// cause.
+// describe returns the fault of a program that could not be started, if the program is the cause.
 func (p *program) describe(err error) error {
 	if p.script != nil {
 		return describeScript(p.head, err)
@@ -178,7 +177,7 @@ func (p *program) describe(err error) error {
 	return describe(p.command, p.path, err)
 }
 
-// close gives a script up: the engine has it.
+// close closes the keeper's descriptor of a script: the engine has its own.
 func (p *program) close() {
 	if p.script != nil {
 		_ = p.script.Close() // it was written to once, and sealed

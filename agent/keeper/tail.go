@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// tailBytes is how much of the end of the output is remembered.
+// tailBytes is the size of the end of the output that is kept.
 const tailBytes = 8 << 10
 
-// tail remembers the end of what was written to it. The zero value is empty.
+// tail keeps the end of the data written to it. The zero value is empty.
 type tail struct {
 	ring    [tailBytes]byte
 	written int64
@@ -26,8 +26,8 @@ func (t *tail) write(p []byte) {
 	}
 }
 
-// lines returns the last lines, at most so many, printable, without empty ones. If what is
-// remembered has no line break, the first line may lack its beginning.
+// lines returns the last lines, at most most, printable and without empty ones. If the kept data
+// has no line break, the first line may lack its beginning.
 func (t *tail) lines(most int) []string {
 	text := string(t.ring[:min(t.written, tailBytes)])
 	if at := t.written % tailBytes; t.written > tailBytes {
@@ -45,8 +45,7 @@ func (t *tail) lines(most int) []string {
 	return lines[max(0, len(lines)-most):]
 }
 
-// printable removes what a terminal would act on, and puts one mark in place of bytes that are no
-// text.
+// printable removes terminal control sequences, and replaces bytes that are no text by one mark.
 func printable(line string) string {
 	if at := strings.LastIndexByte(strings.TrimRight(line, "\r"), '\r'); at >= 0 {
 		line = line[at+1:] // a progress bar is kept as it is shown last

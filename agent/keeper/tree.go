@@ -16,15 +16,15 @@ const (
 	treeEvery = 5 * time.Millisecond
 )
 
-// inherit makes the keeper the parent of all processes that the engine's leave behind from now on.
-// So it can name them, in any group and session, and sees how they end.
+// inherit makes the keeper the parent of all processes that the engine's processes leave behind
+// from now on. So it can find them, in any group and session, and sees how they end.
 func inherit() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // else it names fewer
 }
 
-// killTree kills all that descends from the keeper or is in the engine's session, until nothing of
-// it runs, or treePatience is over. The engine has ended and is a zombie, so that its number is its
-// session's alone. The keeper reaps nothing: a number that is killed is no other process's.
+// killTree kills all descendants of the keeper and all processes of the engine's session, until
+// none runs or treePatience is over. The engine is a zombie, so no other session can have its
+// number. The keeper reaps no process, so no pid is reused.
 func (e *engine) killTree() {
 	look := time.NewTicker(treeEvery)
 	defer look.Stop()

@@ -101,7 +101,7 @@ func checkPath(name string) error {
 			at = next
 			continue
 		}
-		if err := owned(next, &stat); err != nil { // who owns a link in a sticky folder replaces it
+		if err := owned(next, &stat); err != nil { // the owner of a link in a sticky folder can replace it
 			return err
 		}
 		var system unix.Statfs_t
@@ -143,7 +143,8 @@ func checkElement(name string, sub bool) error {
 	return nil
 }
 
-// owned refuses a file, folder or link of this user, who can change its mode.
+// owned refuses a file, folder or link that belongs to this user, because its owner can change its
+// mode.
 func owned(name string, stat *unix.Stat_t) error {
 	if int(stat.Uid) == os.Geteuid() {
 		return fmt.Errorf("%s belongs to it", name)

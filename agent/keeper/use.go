@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// useOf reads what the kernel says of a process, in KiB and microseconds. floor is the mark of the
+// useOf reads the kernel's data about a process, in KiB and microseconds. floor is the mark of the
 // process that has started it, in bytes.
 func useOf(used *unix.Rusage, floor int64) Use {
 	u := Use{
