@@ -14,7 +14,7 @@ import (
 // different.
 type accountSet struct {
 	text string // of those labels
-	// keys are what its allocations agree in, labels their values.
+	// keys are the labels in which its allocations agree, labels their values.
 	keys   label.Scope
 	labels label.Set
 	// accounts are the quotas that the labels select, in the order of their scopes. The host's
@@ -25,8 +25,8 @@ type accountSet struct {
 	live     int         // allocations that share it
 	latest   label.Set   // all labels of one of them: the next one is likely to have the same
 
-	// held is how many of them hold something, and the sums what that is: with other rules it
-	// counts elsewhere at once.
+	// held is the number of its allocations that hold something, with their sums: after a change of
+	// rules these count in other accounts at once.
 	held int
 	sums
 	// partSets are those of them that have external parts, by the addresses of these.
@@ -89,14 +89,14 @@ func (set *accountSet) tells(keys *label.Scope) bool {
 	return true
 }
 
-// addToSet counts what an allocation of the set holds. It cannot overflow: see mostTogether.
+// addToSet adds an allocation's resources to the set. It cannot overflow: see mostTogether.
 func (set *accountSet) addToSet(s State, v resource.Vector) {
 	if err := set.in(s).Add(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
 	}
 }
 
-// takeFromSet gives back what addToSet counted.
+// takeFromSet reverses addToSet.
 func (set *accountSet) takeFromSet(s State, v resource.Vector) {
 	if err := set.in(s).Minus(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())

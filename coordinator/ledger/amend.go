@@ -69,7 +69,7 @@ func (l *Ledger) amended(e *entry, c *AmendCommand) (next Allocation, err error)
 	return next, nil
 }
 
-// amendResource lowers what a request asks for. The error is a *FieldError.
+// amendResource lowers the resources of a request. The error is a *FieldError.
 func (l *Ledger) amendResource(next *Allocation, said *resource.Resource) error {
 	if err := checkAsked(said.Vector); err != nil {
 		return err

@@ -26,13 +26,13 @@ type balances struct {
 	attached int
 }
 
-// count adds what an allocation has in the account, or takes it away again.
+// count adds an allocation's resources to the account's balance, or subtracts them.
 func (b *balances) count(s State, v resource.Vector, by int) {
 	addOrSubtract(b.in(s), v, by)
 }
 
-// addOrSubtract adds the vector if by is 1, and takes it away if by is -1. What cannot be added,
-// because it overflows, shows as a difference to the account.
+// addOrSubtract adds the vector if by is 1, and subtracts it if by is -1. A vector whose addition
+// would overflow shows as a difference to the account.
 func addOrSubtract(s *resource.Sum, v resource.Vector, by int) {
 	if by > 0 {
 		_ = s.Add(v)
@@ -41,7 +41,7 @@ func addOrSubtract(s *resource.Sum, v resource.Vector, by int) {
 	}
 }
 
-// counted is what the sums of an audit have of an allocation: it is taken away again when the
+// counted is an allocation as the sums of an audit have it. It is subtracted again when the
 // allocation has changed.
 type counted struct {
 	state   State
@@ -115,7 +115,7 @@ func (a *auditor) countAccounts(e *entry, c *counted) {
 	a.countLimits(e, c)
 }
 
-// add adds what an allocation counts as to the sums, or takes it away again.
+// add adds a counted allocation to the sums, or subtracts it.
 func (a *auditor) add(c *counted, by int) {
 	if c.host != nil {
 		a.sumOf(c.host).held += by

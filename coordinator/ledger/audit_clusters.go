@@ -88,7 +88,7 @@ func (a *auditor) isInTable(q *clusterQueue) bool {
 	return a.clusters[q.cluster.ClusterName] == q.cluster && q.cluster.queues[queueKey{q.address.Path, q.address.Partition}] == q
 }
 
-// addCharges adds what an allocation has in cluster queues to their sums, or takes it away again.
+// addCharges adds an allocation's charges to the sums of cluster queues, or subtracts them.
 func (a *auditor) addCharges(c *counted, by int) {
 	for i := range c.charges {
 		t := &c.charges[i]
@@ -186,8 +186,8 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 	a.compareFigures(q)
 }
 
-// compareFigures compares who touches a cluster queue, or a user's part of one, and what the
-// cluster shows there.
+// compareFigures compares the allocations that charge a cluster queue, or a user's part of one, and
+// the cluster's figures for them.
 func (a *auditor) compareFigures(q *clusterQueue) {
 	sum := a.sumOf(&q.account)
 	if int(q.attached) != sum.attached || !q.known && q.attached == 0 && q.below == 0 {

@@ -2,7 +2,7 @@ package ledger
 
 import "github.com/bursar/bursar/resource"
 
-// countedLimit is what an allocation had in a limit of external parts when it was counted.
+// countedLimit is an allocation's part of a limit of external parts when it was counted.
 type countedLimit struct {
 	account *account
 	vector  resource.Vector

@@ -17,7 +17,7 @@ const (
 	mostStale = 1 << 20
 )
 
-// AuditResult is what an audit has found so far.
+// AuditResult is the result of an audit so far.
 type AuditResult struct {
 	Violations []Violation
 	// From is the revision at which it began, To the one at which it ended. Done: it has ended.
@@ -98,7 +98,7 @@ func newAuditor(l *Ledger, result *AuditResult, yield func(*AuditResult) bool) *
 	}
 }
 
-// reportf adds what is wrong.
+// reportf adds a violation.
 func (a *auditor) reportf(invariant int, format string, args ...any) {
 	a.result.Violations = append(a.result.Violations, Violation{invariant, fmt.Sprintf(format, args...)})
 }
@@ -119,7 +119,7 @@ func (a *auditor) step() bool {
 	return a.yield(a.result) && a.catchUp()
 }
 
-// catchUp counts again what has changed, in steps if it is much.
+// catchUp counts changed allocations again, in steps if they are many.
 func (a *auditor) catchUp() bool {
 	for {
 		if a.generation != a.rulesGeneration || len(a.stale) >= mostStale {

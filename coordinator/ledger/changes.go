@@ -1,6 +1,6 @@
 package ledger
 
-// Changes returns what changed since it was last called, and begins an empty list.
+// Changes returns the changes since its last call, and begins an empty list.
 func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
@@ -19,7 +19,7 @@ const mostReused = 4096
 
 // Reuse takes back the array of the transitions that Changes returned, for a later batch, so that
 // not every batch needs a new one: a row has more than 600 bytes. Nobody may read the transitions
-// any more: who needs them longer has copied them.
+// any more; readers that need them longer must copy them before.
 func (l *Ledger) Reuse(c *Changes) {
 	rows := c.Transitions
 	c.Transitions = nil

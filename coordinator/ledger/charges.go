@@ -2,14 +2,14 @@ package ledger
 
 import "github.com/bursar/bursar/resource"
 
-// charge is what a request asks of one of its accounts.
+// charge is a request's charge to one of its accounts.
 type charge struct {
 	account *account
 	vector  resource.Vector
 	part    *queueCharge // of a cluster queue; nil: of a quota or a host
 }
 
-// charges are what a request asks of all its accounts.
+// charges are a request's charges to all its accounts.
 type charges struct {
 	entry *entry
 	host  *host // that it is on, or the only one that it wants; nil: any, or that one is not there
@@ -23,9 +23,9 @@ func (l *Ledger) charges(e *entry) charges {
 }
 
 // all yields the charges in the order in which they are decided: quotas, from the widest; their
-// limits of external parts; cluster queues, those above before those below; the host. Whatever
-// asks something of every account of a request goes through this list, so that all agree on it.
-// Ranging over it allocates nothing.
+// limits of external parts; cluster queues, those above before those below; the host. All code that
+// charges every account of a request uses this list, so that it all agrees. Ranging over it
+// allocates nothing.
 func (c charges) all(yield func(charge) bool) {
 	request := c.entry.request()
 	for _, quota := range c.entry.accounts {
@@ -50,8 +50,8 @@ func (c charges) all(yield func(charge) bool) {
 // host is the host whose account it is; nil: it is another's.
 func (c charge) host() *host { return c.account.queue.host }
 
-// fits reports whether the account has everything that the request asks of it: for a host also by
-// its health and by measurement, for a cluster queue by what is known of its cluster.
+// fits reports whether the charge fits in the account: for a host also by its health and by
+// measurement, for a cluster queue by the state of its cluster.
 func (c charge) fits() bool {
 	switch {
 	case c.part != nil:

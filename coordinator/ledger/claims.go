@@ -49,8 +49,8 @@ func (l *Ledger) extendClaim(e *entry, lacking []charge) {
 	}
 }
 
-// keepClaim holds for a request what it lacks by now, too. If that is held for another, or nothing
-// would help, its hold ends: a part of what it needs is of no use.
+// keepClaim extends a request's hold to the accounts that it lacks by now. If one of these is held
+// for another request, or no hold would help, the hold ends: a part of its need is of no use.
 func (l *Ledger) keepClaim(e *entry, hostless bool) {
 	lacking, helps := l.lacks(e)
 	helps = helps && !hostless

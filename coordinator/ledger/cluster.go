@@ -84,7 +84,7 @@ func (l *Ledger) configure(p ProviderRecord) {
 	l.setTerms(c, l.termsOf(p))
 }
 
-// termsOf is what the settings of a provider say of requests.
+// termsOf returns a provider's settings for requests.
 func (l *Ledger) termsOf(p ProviderRecord) Terms {
 	if l.cfg.Terms == nil {
 		return Terms{}
@@ -141,7 +141,7 @@ func (l *Ledger) ClusterSilent(now Instant, name ClusterName, reason string, for
 	}
 }
 
-// clusterDue does what the cluster's timer was set for: its last report is too old.
+// clusterDue handles the cluster's timer: its last report is too old.
 func (l *Ledger) clusterDue(c *cluster) {
 	c.known = false
 	l.timers.set(&c.timer, 0)

@@ -19,8 +19,8 @@ func isCountable(dimension string) bool {
 	return dimension != resource.Memory && dimension != resource.CPU
 }
 
-// withCountables returns a vector that has the countables of another one, and what of that became
-// zero.
+// withCountables returns v with the countables of another vector, and with its quantity of every
+// dimension that is zero in v.
 func withCountables(v, of resource.Vector) resource.Vector {
 	for dimension, quantity := range of.All() {
 		if isCountable(dimension) || get(v, dimension) == 0 {
@@ -30,8 +30,9 @@ func withCountables(v, of resource.Vector) resource.Vector {
 	return v
 }
 
-// keepsCountables refuses an entitlement with fewer countables than the entry, whose process lives,
-// has, or without what it has. The error is a *FieldError.
+// keepsCountables refuses an entitlement that, while the entry's process lives, has fewer
+// countables than the entry, or zero of another dimension that the entry has. The error is a
+// *FieldError.
 func (e *entry) keepsCountables(next resource.Vector) error {
 	for dimension, had := range e.Entitled.All() {
 		quantity := get(next, dimension)

@@ -82,7 +82,7 @@ type Dimensions struct {
 	queues map[string]bool // the custom ones that queues list; nil: not looked at yet
 }
 
-// Dimensions returns what is declared now.
+// Dimensions returns the dimensions that are declared now.
 func (l *Ledger) Dimensions() *Dimensions { return &Dimensions{ledger: l} }
 
 // Undeclared returns the dimensions of a rule, and the places of its limits and guarantees of
@@ -207,7 +207,7 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 	return nil
 }
 
-// wantPlace is what would be right instead of a place that no cluster has.
+// wantPlace tells the user the valid places, for a place that no cluster has.
 const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path (there are no other patterns); force (--force) sets it all the same`
 
 // wantedPlace is wantPlace with the kinds that there are, if none is of this one, or with the queue
@@ -249,7 +249,7 @@ func (q *Quota) names(dimension string) bool {
 	return slices.ContainsFunc(q.parts(), func(p part) bool { return p.vector.Has(dimension) })
 }
 
-// wantDimension says what would be right instead of a dimension that nothing declares.
+// wantDimension tells the user the valid dimensions, for a dimension that nothing declares.
 func (l *Ledger) wantDimension(custom string) string {
 	want := "a dimension that a host, an external cluster or the coordinator's configuration (dimensions) has"
 	if near := l.nearest(custom); near != "" {

@@ -2,15 +2,15 @@ package ledger
 
 import "github.com/bursar/bursar/internal/identity"
 
-// Explain says what would happen to a request now. It changes only the time.
+// Explain predicts the decision on a request now. It changes only the time.
 //
 // Errors: those of Allocate, except *InsufficientError and *ConflictError.
 func (l *Ledger) Explain(now Instant, c AllocateCommand) (Explanation, error) {
 	return l.explainCommand(now, &c, 0)
 }
 
-// ExplainAgain is Explain for a request that has waited and was starved since then: it also says
-// who stands in its way. 0: it was not starved.
+// ExplainAgain is Explain for a request that has waited and was starved since starvedSince: it also
+// names the allocations in its way. 0: it was not starved.
 //
 // Errors: those of Explain.
 func (l *Ledger) ExplainAgain(now Instant, c AllocateCommand, starvedSince Instant) (Explanation, error) {

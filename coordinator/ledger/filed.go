@@ -42,8 +42,8 @@ func File(cfg Config, s *Snapshot) (*Filed, error) {
 	return f, f.Add(s.Allocations)
 }
 
-// Update takes in what has changed in the store: rows of hosts and of live allocations, and those
-// that are gone or not live any more. An error is of a row that Restore would refuse.
+// Update applies the changes of the store: rows of hosts and of live allocations, and the ids of
+// those that were removed or have ended. An error is about a row that Restore would refuse.
 func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) error {
 	for _, r := range changed.Hosts {
 		f.putHost(r)
@@ -73,7 +73,7 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 	return nil
 }
 
-// forgetChanges drops what the tables note for those who wait, for watchers and for the store.
+// forgetChanges drops the tables' notes for waiting requests, for watchers and for the store.
 func (f *Filed) forgetChanges() {
 	l := f.ledger
 	for _, q := range l.marked {

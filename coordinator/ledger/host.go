@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// host is a machine with its account, its measurements and what is on it. As in an account, the
+// host is a machine with its account, its measurements and its allocations. As in an account, the
 // fields that every decision reads come first.
 type host struct {
 	slot     Slot
@@ -179,7 +179,7 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 	return list
 }
 
-// free is what a request could get at most, in memory, cpu and instances.
+// free returns the most that a request could get, in memory, cpu and instances.
 func (h *host) free() [3]int64 {
 	if note, _ := h.unschedulable(); note != "" {
 		return [3]int64{}
@@ -214,7 +214,7 @@ func (l *Ledger) updatePlacerBalance(h *host) {
 	l.placer.Book(h.slot, available, booked)
 }
 
-// balance is what a HostView says of the host's account.
+// balance returns the amounts of the host's account for a HostView.
 func (h *host) balance() (available, booked resource.Vector) {
 	a := &h.account
 	memory, cpu, instances := a.available(resource.Memory), a.available(resource.CPU), a.available(resource.Instances)
@@ -231,7 +231,7 @@ func (h *host) balance() (available, booked resource.Vector) {
 	return available, booked
 }
 
-// most is what the host could give if nothing ran there.
+// most returns the capacity of the host for grants if nothing ran there.
 func (h *host) most() resource.Vector {
 	v := resource.Vector{}.WithMemory(h.account.most[0]).WithCPU(h.account.most[1]).WithInstances(h.account.most[2])
 	for _, q := range h.account.limit.Custom() {
@@ -276,7 +276,8 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 	return slices.BinarySearchFunc(l.hostOrder, id, func(h *host, id string) int { return strings.Compare(h.ID, id) })
 }
 
-// setCapacity sets what the host may give. All fair shares are measured by the sum of that.
+// setCapacity sets the capacity of the host for grants. The sum of these is the measure of all fair
+// shares.
 func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
 	l.fleet.add(&h.account, -1)
 	l.countDimensions(h.Capacity, -1)

@@ -109,7 +109,7 @@ func (l *Ledger) orStop(h *host, due Instant) Instant {
 	return due
 }
 
-// hostDue does what the host's timer was set for.
+// hostDue handles the host's timer.
 func (l *Ledger) hostDue(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	l.stopDrained(h)
@@ -255,7 +255,7 @@ func (l *Ledger) endCordon(h *host) {
 	l.freed(&h.account)
 }
 
-// resetPromises adds up again what the allocations of the host may still use.
+// resetPromises recomputes the host's promised memory: the sum that its allocations may still use.
 func (l *Ledger) resetPromises(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {

@@ -5,7 +5,7 @@ package ledger
 // that directory from a copy, wherever the agent runs. Only hashes are stored.
 type TokenHash string
 
-// proof is what an agent's token says about its state directory.
+// proof is the evidence of an agent's token about its state directory.
 type proof uint8
 
 const (

@@ -108,7 +108,7 @@ func (id ID) String() string {
 	return string(text[:])
 }
 
-// ParseID reads what String wrote; upper case is fine. The error wraps ErrBadID.
+// ParseID parses the result of String; upper case is fine. The error wraps ErrBadID.
 func ParseID(text string) (ID, error) {
 	if len(text) != idLength {
 		return 0, fmt.Errorf("%q: %w", text, ErrBadID)

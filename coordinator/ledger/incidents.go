@@ -16,14 +16,15 @@ type Incident struct {
 	Count int64
 	// First is when the first one began, and Last when the last one was last seen.
 	First, Last Instant
-	// MostUsed is the most that was used meanwhile, and Bound what that exceeded: a limit or an
-	// entitlement. Both are in bytes or thousandths of a core; 0: not known.
+	// MostUsed is the greatest use meanwhile, and Bound the limit or entitlement that it exceeded.
+	// Both are in bytes or thousandths of a core; 0: not known.
 	MostUsed, Bound int64
 	// Ongoing: the last one goes on, or went on when the engine ended.
 	Ongoing bool
 }
 
-// IncidentKind is what happened. The values are stored: only add values, never renumber them.
+// IncidentKind is the kind of an incident. The values are stored: only add values, never renumber
+// them.
 type IncidentKind uint8
 
 // The kinds.
@@ -44,10 +45,10 @@ func (i *Incident) same(other *Incident) bool {
 	return i.Kind == other.Kind && i.Dimension == other.Dimension
 }
 
-// updateIncidents stores what a host's agent reports of an engine: all incidents so far. It
-// reports whether the change must be recorded: a count is higher, or an incident begins or ends.
-// Other changes are kept in memory alone, as measurements are, so that an engine in over-use does
-// not cost a commit with every heartbeat.
+// updateIncidents stores the incidents of an engine so far, from its agent's report. It reports
+// whether the change must be recorded: a count is higher, or an incident begins or ends. Other
+// changes are kept in memory alone, as measurements are, so that an engine in over-use does not
+// cost a commit with every heartbeat.
 func (l *Ledger) updateIncidents(e *entry, said []Incident) (changed bool) {
 	known := e.Incidents()
 	if len(said) == 0 && len(known) == 0 {
@@ -69,8 +70,8 @@ func (l *Ledger) lastIncidents(e *entry, said []Incident) {
 }
 
 // mergeIncidents returns the incidents of an engine with those of a report. Counts never fall: an
-// agent that has lost its state begins anew. There is one entry for each kind and dimension, so the
-// result is bounded whatever the report says. Lists may be shared, so none is changed.
+// agent that has lost its state begins anew. There is one entry for each kind and dimension, so no
+// report can make the result large. Lists may be shared, so none is changed.
 func mergeIncidents(now Instant, known, said []Incident) (merged []Incident, changed bool) {
 	merged = slices.Clone(known)
 	for i := range merged { // unless the report says it again

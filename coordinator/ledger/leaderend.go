@@ -2,8 +2,8 @@ package ledger
 
 import "cmp"
 
-// LeaderEndPolicy is what a host does about an engine whose main process has ended while others of
-// it live on. The numbers are those of the contract.
+// LeaderEndPolicy is a host's policy for an engine whose main process has ended while its other
+// processes live on. The numbers are those of the contract.
 type LeaderEndPolicy uint8
 
 // The policies.
@@ -38,9 +38,9 @@ func (s *ExitStatus) equal(other *ExitStatus) bool {
 	return code && s.Signal == other.Signal && s.OutOfMemory == other.OutOfMemory
 }
 
-// noteLeaderEnd takes what an agent reports of a live engine's main process. It reports whether
-// that is new. An agent that says nothing takes nothing back: an older one does not know it, and
-// the process does not come back.
+// noteLeaderEnd stores an agent's report of the end of a live engine's main process. It reports
+// whether that is new. A report without it changes nothing: older agents do not report it, and the
+// process does not come back.
 func (e *entry) noteLeaderEnd(reported *LeaderEnd) (changed bool) {
 	if reported == nil || reported.equal(e.LeaderEnd) {
 		return false
@@ -49,7 +49,7 @@ func (e *entry) noteLeaderEnd(reported *LeaderEnd) (changed bool) {
 	return true
 }
 
-// takeLeaderEnd takes what an engine's tombstone says of its main process.
+// takeLeaderEnd stores the end of the main process from an engine's tombstone.
 func (e *entry) takeLeaderEnd(end *EngineEnd) {
 	e.LeaderEnd = cmp.Or(end.LeaderEnd, e.LeaderEnd)
 }

@@ -62,7 +62,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	return l.current(c.ID), nil
 }
 
-// mayConfirm refuses a confirmation that does not fit what the ledger knows of the engine.
+// mayConfirm refuses a confirmation that contradicts the ledger's record of the engine.
 func (e *entry) mayConfirm(c *ConfirmCommand) error {
 	launch := e.Launch()
 	switch {
@@ -126,7 +126,7 @@ func (l *Ledger) addApplications(e *entry, ids []string) error {
 	return nil
 }
 
-// confirm stores what a confirmation says.
+// confirm stores a confirmation.
 func (a *Allocation) confirm(entitled resource.Resource, c *ConfirmCommand) {
 	a.Entitled = entitled
 	a.Process, a.Address, a.ApplicationIDs, a.Lease = c.Process.clean(), validText(c.Address), c.ApplicationIDs, c.Lease
@@ -136,8 +136,8 @@ func sameProcess(a, b Process) bool {
 	return a.PID == b.PID && (a.StartTime == b.StartTime || b.StartTime == 0)
 }
 
-// confirmedResource is the entitlement after a Confirm: as reserved if it says nothing, else what
-// it says, which must not be more.
+// confirmedResource returns the entitlement after a Confirm: the confirmed one, which must not
+// exceed the reserved one, or the reserved one if the Confirm has none.
 func confirmedResource(reserved resource.Resource, said *resource.Resource) (resource.Resource, error) {
 	if said == nil {
 		return reserved, nil
@@ -206,8 +206,8 @@ func orElse(text, otherwise string) string {
 	return validText(text)
 }
 
-// lastTransition returns the allocation that the command has changed, after it has granted requests
-// that waited for what became free.
+// lastTransition grants waiting requests after a command has freed resources, and returns the
+// allocation that the command has changed.
 func (l *Ledger) lastTransition() Allocation {
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
 	l.grantWaiting()
@@ -311,7 +311,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	return l.current(c.ID), nil
 }
 
-// roomFor checks that every account has what an entitlement would grow by.
+// roomFor checks that every account has room for the growth of an entitlement.
 func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, accountSet: e.accountSet}
 	grows := !more.Entitled.IsZero()
@@ -334,7 +334,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	return nil
 }
 
-// growth is what the next vector has beyond the one before.
+// growth returns the amounts of the next vector beyond the one before.
 func growth(before, next resource.Vector) resource.Vector {
 	more := resource.Vector{}
 	for dimension, quantity := range next.All() {

@@ -1,15 +1,15 @@
 package ledger
 
-// Notes are what a host's agent says of an engine next to its use. Most engines have none but the
-// rule. They never change: a change makes new ones.
+// Notes are an agent's remarks on an engine next to its use. Most engines have none but the rule.
+// They never change: a change makes new ones.
 type Notes struct {
 	// StopError is why the agent could not follow the order to stop the engine, which it goes on
 	// to try; empty: nothing went wrong.
 	StopError string
-	// Incidents are what its agent has counted in its life, by kind and dimension. There is one
-	// entry for each.
+	// Incidents are the counts of its agent over the engine's life, by kind and dimension. There is
+	// one entry for each.
 	Incidents []Incident
-	// Rule is what the host does about over-use. It is not stored.
+	// Rule is the host's policy for over-use. It is not stored.
 	Rule OverUseRule
 }
 
@@ -62,8 +62,8 @@ func (a *Allocation) noteStopError(text string) (changed bool) {
 // mostRules bounds how many rules are shared. Configurations have a few.
 const mostRules = 64
 
-// noteRule notes what the host of an entry does about over-use. Entries with nothing else to note
-// share their notes.
+// noteRule stores the over-use rule of an entry's host. Entries with nothing else to note share
+// their notes.
 func (l *Ledger) noteRule(e *entry, rule OverUseRule) {
 	switch {
 	case e.rule() == rule:

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// OverUse says that an engine uses more of one dimension than it is entitled to. Its accounts
-// still count what it is entitled to.
+// OverUse says that an engine uses more of one dimension than its entitlement. Its accounts still
+// count the entitlement.
 type OverUse struct {
 	Dimension string // resource.Memory or resource.CPU
-	// In bytes or thousandths of a core: what it used when the over-use was noticed (of memory,
-	// what the kernel cannot take back), and what it was entitled to.
+	// In bytes or thousandths of a core: the use when the over-use was noticed (of memory, the part
+	// that the kernel cannot take back), and the entitlement.
 	Used, Entitled int64
 	Since          Instant // without a break
 	Policy         OverUsePolicy
@@ -18,8 +18,8 @@ type OverUse struct {
 	StopTime Instant
 }
 
-// OverUsePolicy is what a host does about an engine that uses more than it is entitled to. The
-// values are stored: only add values, never renumber them.
+// OverUsePolicy is a host's policy for an engine that uses more than its entitlement. The values
+// are stored: only add values, never renumber them.
 type OverUsePolicy uint8
 
 // The policies.
@@ -51,10 +51,10 @@ type OverUseKind struct {
 	Policy    OverUsePolicy
 }
 
-// updateOverUse stores what a host's agent reports about the over-use of an engine. It reports
-// whether the change must be recorded: over-use begins, ends or begins again in a dimension, or
-// the policy or the entitlement is another one. Other changes are not kept, so that an engine in
-// over-use does not cost a commit with every heartbeat.
+// updateOverUse stores an agent's report about the over-use of an engine. It reports whether the
+// change must be recorded: over-use begins, ends or begins again in a dimension, or the policy or
+// the entitlement is another one. Other changes are not kept, so that an engine in over-use does
+// not cost a commit with every heartbeat.
 func (l *Ledger) updateOverUse(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
 	for _, u := range said {

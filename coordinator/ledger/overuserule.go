@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// OverUseRule is what the host of an engine will do about over-use, by its agent's last report. The
-// zero rule is not known.
+// OverUseRule is the policy for over-use of an engine's host, by its agent's last report. The zero
+// rule is not known.
 type OverUseRule struct {
 	Policy    OverUsePolicy
 	Tolerance int32 // how much more than its entitlement it may use, in thousandths of that

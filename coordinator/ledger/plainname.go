@@ -41,7 +41,7 @@ func plainName(name string) bool {
 	return name == strings.TrimSpace(name) && !strings.ContainsFunc(name, func(r rune) bool { return r == '*' || spelling.Unseen(r) })
 }
 
-// plainly is what a path looks like.
+// plainly returns a path with only its visible characters. A name without any becomes NAME.
 func plainly(path string) string {
 	names := strings.Split(path, ".")
 	for i, name := range names {

@@ -20,8 +20,8 @@ func (n ClusterName) Compare(m ClusterName) int {
 	return cmp.Or(strings.Compare(n.Kind, m.Kind), strings.Compare(n.Cluster, m.Cluster))
 }
 
-// ProviderRecord says that a cluster is read, and how. What the settings say of requests is in
-// Config.Terms; the ledger itself does not use them.
+// ProviderRecord says that a cluster is read, and how. Config.Terms has the settings for requests;
+// the ledger itself does not use the others.
 type ProviderRecord struct {
 	ClusterName
 	// Default makes it the cluster of requests that name none. At most one of a kind may have it.

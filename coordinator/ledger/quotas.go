@@ -17,8 +17,8 @@ func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
 	return l.SetSources(now, map[string][]Quota{source: quotas})
 }
 
-// SetSources does for several sources in one step what SetQuotas does for one. Rules of files hide
-// stored rules that they conflict with.
+// SetSources is SetQuotas for several sources in one step. Rules of files hide stored rules that
+// they conflict with.
 func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	l.begin(now)
 	sources := make(map[string][]Quota, len(l.latestRules().sources)+len(sets))
@@ -236,10 +236,9 @@ func (q Quota) equal(r Quota) bool {
 		slices.EqualFunc(q.GuaranteedExternal, r.GuaranteedExternal, resource.External.Equal)
 }
 
-// adjustRules puts new rules in force if they differ from the present ones only in what they limit
-// and how they round, as most changes do. Allocations keep their accounts, so that it takes no
-// longer with more of them. If the rules differ in anything else, it changes nothing and reports
-// false.
+// adjustRules puts new rules in force if they differ from the present ones only in their limits and
+// their rounding, as most changes do. Allocations keep their accounts, so that it takes no longer
+// with more of them. If the rules differ in anything else, it changes nothing and reports false.
 func (l *Ledger) adjustRules(rules ruleset) bool {
 	changed, ok := l.rules.adjustments(&rules)
 	if !ok {

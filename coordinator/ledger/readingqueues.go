@@ -3,10 +3,11 @@ package ledger
 import "github.com/bursar/bursar/resource"
 
 const (
-	// queueCost is what a queue that goes over to a report counts of a step: it takes more than a
-	// microsecond.
+	// queueCost is the cost of a queue that changes over to a report, in units of a step: it takes
+	// more than a microsecond.
 	queueCost = 3
-	// endCost is what the end of an allocation counts of a step: it takes some microseconds.
+	// endCost is the cost of the end of an allocation, in units of a step: it takes some
+	// microseconds.
 	endCost = 16
 )
 
@@ -94,7 +95,7 @@ func (r *reading) updateQueue(l *Ledger, q *clusterQueue, report *QueueReport) {
 	}
 }
 
-// conclude says of the cluster what the report says, now that all queues have gone over to it.
+// conclude updates the cluster from the report, now that all queues have changed over to it.
 func (r *reading) conclude(l *Ledger) {
 	c := r.cluster
 	c.reported, c.asked, c.taken, c.reportedQueues = true, r.Asked, r.taken, len(r.Queues)

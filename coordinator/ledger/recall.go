@@ -3,7 +3,7 @@ package ledger
 import "errors"
 
 // ErrNotRecalled refuses a request whose id may be remembered: the ledger is Recalling, and the
-// command does not say what the store has. Nothing was done.
+// command does not have the store's record. Nothing was done.
 var ErrNotRecalled = errors.New("request_id: the store was not asked whether an allocation that has ended had it: try again")
 
 // Recalling reports whether there are request ids of ended allocations that Recall did not bring

@@ -52,7 +52,7 @@ const mostCreated = 1024
 // callers wait for, up to 7 µs.
 const mostPlaces = 8192
 
-// intake is what was adopted from one report.
+// intake is the engines that were adopted from one report.
 type intake struct {
 	places      int
 	taken, rest bool // some were adopted; some are left for the next report

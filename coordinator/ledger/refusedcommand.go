@@ -9,7 +9,7 @@ import (
 // Refusal is a command that made the ledger panic and is refused from then on. It is stored with
 // the ledger's rows; the ledger itself does not use it.
 type Refusal struct {
-	// Procedure and Caller are of the command; Cause is what the panic said.
+	// Procedure and Caller are those of the command; Cause is the text of the panic.
 	Procedure, Caller, Cause string
 	Hash                     [sha256.Size]byte
 	At                       Instant

@@ -104,7 +104,7 @@ func (l *Ledger) fileRules(s *Snapshot) error {
 	return nil
 }
 
-// restoreRest does what needs all rows in the tables.
+// restoreRest does the steps that need all rows in the tables.
 func (l *Ledger) restoreRest(s *Snapshot) {
 	for _, id := range slices.Sorted(maps.Keys(s.SetAside)) {
 		switch e := l.entry(id); {
@@ -128,8 +128,8 @@ func (l *Ledger) restoreRest(s *Snapshot) {
 	l.requests.recalling = s.Recalling
 }
 
-// TellsTimes reports whether the time and the last id of a ledger can be relied on, as they were
-// stored. If not, the rows tell them, those of what has ended as well.
+// TellsTimes reports whether the stored time and last id of a ledger are reliable. If not, the rows
+// tell them, also the rows of ended allocations.
 func TellsTimes(last Instant, lastID ID) bool {
 	return last > 0 && last <= MaxInstant && lastID < ^ID(0)-spareIDs
 }
@@ -166,7 +166,7 @@ func (l *Ledger) file(a *Allocation) (*entry, error) {
 	return e, nil
 }
 
-// summableRow checks that every sum has room for a row, whoever its caller is.
+// summableRow checks that every sum has room for a row of any caller.
 func (l *Ledger) summableRow(a *Allocation) error {
 	if largest(&a.Entitled) > mostTogether-l.together {
 		return unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
@@ -229,8 +229,8 @@ func (e *entry) notAfter(now Instant) {
 	}
 }
 
-// lastID is the last id that was given out, by what was stored. If that id is too close to the end
-// of the range it is wrong, and the rows' ids count.
+// lastID returns the last assigned id, by the stored one. If that is too close to the end of the
+// range it is wrong, and the rows' ids count.
 func lastID(s *Snapshot) ID {
 	if s.LastID < ^ID(0)-spareIDs {
 		return s.LastID
