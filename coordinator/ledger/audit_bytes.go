@@ -2,7 +2,8 @@ package ledger
 
 import "maps"
 
-// byteSums are the bytes and the largest quantities of live allocations, by whom they count on.
+// byteSums are the bytes and the largest quantities of live allocations, by the usage that they
+// count in.
 type byteSums map[string]*byteSum
 
 type byteSum struct {
@@ -27,8 +28,8 @@ func (s byteSums) add(name string, c *counted, by int) {
 	}
 }
 
-// compareUsages compares what callers, or those of a host, are said to have with their
-// allocations. It reports whether the audit goes on.
+// compareUsages compares the usages of callers, or of hosts' callers, with their allocations. It
+// reports whether the audit goes on.
 func (a *auditor) compareUsages(what string, has usages, want byteSums) bool {
 	for name, t := range has {
 		if !a.step() {

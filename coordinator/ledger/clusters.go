@@ -9,8 +9,8 @@ type QueueInfo struct {
 	Address resource.Address
 	Parent  string // path of the queue above; empty for the root
 	Account AccountInfo
-	// Report is what was last read of it, Known whether that is still valid, and Asked when its
-	// cluster was asked for the last report that was taken in as a whole.
+	// Report is the last reading of the queue, Known whether that is still valid, and Asked when
+	// its cluster was asked for the last report that was taken in as a whole.
 	Report QueueReport
 	Known  bool
 	Asked  Instant
@@ -51,8 +51,8 @@ func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
 	}
 }
 
-// Queue returns a queue. Parts that are left out of the address mean what they mean in a request
-// without labels. Unlike a request it also finds a queue that is no longer known, as it last was.
+// Queue returns a queue. Missing parts of the address are completed as in a request without labels.
+// Unlike a request it also finds a queue that is no longer known, in its last state.
 //
 // Errors: *FieldError, *NotFoundError.
 func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
@@ -106,8 +106,8 @@ func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {
 	return info
 }
 
-// grantsNothing reports whether nothing is granted in the queue, or the queue that it is a user's
-// part of, whatever room there is.
+// grantsNothing reports whether the queue, or the queue of a user's part, gets no grants even if it
+// has room.
 func (q *clusterQueue) grantsNothing(now Instant) bool {
 	if q.of != nil {
 		q = q.of.queue

@@ -36,8 +36,8 @@ type delay struct {
 	lacks string
 }
 
-// delays returns a queue in which granted masters would not start, and would start without the
-// request: it makes its own queue active, or takes what is not divided. Nil: there is none.
+// delays returns a queue in which granted masters would start only without the request. The request
+// makes its own queue active, or takes undivided resources. Nil: there is none.
 func (t *queueCharge) delays() (delayed *delay) {
 	q := t.queue
 	if q.division() == nil || !t.own || len(q.cluster.division.masters) == 0 {
@@ -64,10 +64,10 @@ func (t *queueCharge) delays() (delayed *delay) {
 	return delayed
 }
 
-// mastersLack is the dimension in which the granted masters of the queue do not all start if
-// something else is granted, or nothing (nil); empty: they do. The one that starts last has not
-// taken anything yet itself, but all others may have. If something is granted, what a report may
-// show of ours counts twice, and else not.
+// mastersLack returns the dimension in which the granted masters of the queue do not all start if
+// next is granted, or nothing more (nil); empty: they do. The master that starts last has not taken
+// anything yet itself, but all others may have. If next is granted, our use that a report may show
+// counts twice, otherwise not.
 func (q *clusterQueue) mastersLack(next *queueCharge) string {
 	a, least := &q.account, q.cluster.division.masters[q]
 	var taken, masters resource.Vector
@@ -92,8 +92,8 @@ func (q *clusterQueue) mastersLack(next *queueCharge) string {
 	return ""
 }
 
-// fitsDivision reports whether all granted masters start if this request is granted, too, and
-// notes it if that is what it lacks.
+// fitsDivision reports whether all granted masters start if this request is granted, too. If not,
+// it notes that the request waits for that.
 func (t *queueCharge) fitsDivision() bool {
 	delayed := t.delays() != nil
 	if q := t.queue; t.own && q.of == nil && (delayed || q.active != nil && q.active.delayed) {

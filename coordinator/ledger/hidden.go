@@ -6,9 +6,9 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// HiddenQuota is a rule that is not in force: another rule is in force in its place, or it is
-// wrong by itself. It stays in the store or in its file, and is in force again once what hides it
-// is gone.
+// HiddenQuota is a rule that is not in force: another rule is in force in its place, or it is wrong
+// by itself. It stays in the store or in its file, and comes into force again once the cause has
+// gone.
 type HiddenQuota struct {
 	Quota
 	// Holder is the selector of the rule that hides it, and HolderSource the source of that rule.
@@ -90,8 +90,8 @@ func CheckQuotas(quotas []Quota) error {
 	return checkFiles(bySource(quotas), func(label.Selector, string) bool { return true })
 }
 
-// checkFiles refuses rules of files that hide each other, whatever is stored: the result of a
-// restart must not depend on the store.
+// checkFiles refuses rules of files that hide each other, without regard to stored rules: the
+// result of a restart must not depend on the store.
 func checkFiles(sources map[string][]Quota, put func(selector label.Selector, source string) bool) error {
 	files := make(map[string][]Quota, len(sources))
 	for source, quotas := range sources {

@@ -1,8 +1,8 @@
 package ledger
 
-// A holder is what is kept of a share for which something is, or was, held. It is there also while
-// no request of the share is, and it survives a change of the rules: who cancels all requests and
-// asks again is no newcomer. It is forgotten when its last hold has been over for as long as it
+// A holder is the record of a share for which something is, or was, held. It exists also without
+// requests of the share, and it survives a change of the rules: a caller that cancels all requests
+// and asks again is no newcomer. It is forgotten when its last hold has been over for as long as it
 // lasted. Accounts rest for as long, so that there are hardly more holders than accounts that rest.
 type holder struct {
 	key    string  // of the share

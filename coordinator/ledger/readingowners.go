@@ -1,18 +1,20 @@
 package ledger
 
-// # Whose an application is
+// # The owner of an application
 //
-// Anybody may confirm an engine with the id of any application. So what a cluster says of the
-// application's user decides in which allocation it counts, and which of them may follow it:
+// Anybody may confirm an engine with the id of any application. So the application's user, as the
+// cluster reports it, decides in which allocation the application counts, and which of them may
+// follow it:
 //
 //   - It runs as the user that the label of the cluster's settings names (Terms.UserLabel): it is
-//     the allocation's. Of several of this kind it counts in the oldest.
-//   - It runs as another user, or the allocation does not have the label: it is not. It counts as
-//     others', its queue and its end mean nothing to the allocation, and the reason says so.
-//   - The cluster does not say whom it runs as, or the settings say that users are not known there:
-//     nobody can tell. It counts in the oldest allocation that names it, where a part of that is,
-//     but no part follows it. So who names another's application gets no more than who names none:
-//     all of that one's parts count as seen after a while.
+//     the allocation's. Of several such allocations it counts in the oldest.
+//   - It runs as another user, or the allocation does not have the label: it is not the
+//     allocation's. It counts as others' use, its queue and its end mean nothing to the allocation,
+//     and the reason says so.
+//   - The cluster does not report the user, or users are unknown by the settings: the owner is
+//     unknown. It counts in the oldest allocation that names it, in a part where it runs, but no
+//     part follows it. So a caller that names another's application gains nothing over one that
+//     names none: all parts of the latter's allocation count as seen after a while.
 type owner struct {
 	id    ID
 	known bool // it runs as the user of the allocation
@@ -56,8 +58,8 @@ func (r *reading) addOwner(e *entry) {
 	}
 }
 
-// strange says of an application of another user that it counts nowhere here; empty: there is none.
-// Who that is, and what it runs, is the other one's business.
+// strange returns the reason for an application of another user, which counts nowhere here; empty
+// if there is none. It does not disclose that user, or what the application does.
 func (r *reading) strange(e *entry) string {
 	for _, id := range e.ApplicationIDs {
 		if a := r.answers[id]; a == nil || !a.Known || a.Ended || e.belongs(r.cluster, a) != foreign {

@@ -24,7 +24,7 @@ const (
 	SourceImportPrefix = "import:"
 )
 
-// importName is what comes after SourceImportPrefix: it is looked up and typed by people.
+// importName is the text after SourceImportPrefix. People look it up and type it.
 var importName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
@@ -176,7 +176,7 @@ func (rs *ruleset) fill(s *scope, rules []*rule) {
 	}
 }
 
-// ownShare reports whether what the rule's accounts have is a share of its own.
+// ownShare reports whether the rule's accounts have shares of their own.
 func (q *Quota) ownShare() bool {
 	return q.Weight > 0 || !q.Guaranteed.IsUnset() || len(q.GuaranteedExternal) > 0
 }

@@ -25,8 +25,8 @@ type Runners struct {
 	// only those that the asker may see.
 	Largest []Runner
 	// Looked is how many of the account's Of allocations were looked at. If that is not all, they
-	// are the oldest ones of a quota, because who has run for long is the least likely to end soon,
-	// and any of a host or a queue.
+	// are the oldest ones of a quota, because a long-running allocation is the least likely to end
+	// soon, and any of a host or a queue.
 	Looked, Of int
 }
 
@@ -38,9 +38,9 @@ const (
 	runnersLooked = 2048
 )
 
-// runners names who stands in the way of a request, in the accounts that are short for it: the
-// largest allocations, as far as the actor may see them. Who comes through a host's agent sees
-// those of that host.
+// runners returns the allocations in the way of a request, in the accounts that are short for it:
+// the largest ones that the actor may see. An actor that comes through a host's agent sees those of
+// that host.
 func (l *Ledger) runners(e *entry, short []Shortfall, actor *identity.Actor) (list []Runners) {
 	var accounts []*account
 	for i := range short {

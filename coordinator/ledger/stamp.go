@@ -14,8 +14,8 @@ type RevisionStamp struct {
 	Stamp
 }
 
-// ActAs says who gives the commands that follow; empty: nobody does. What comes due by itself, and
-// what is granted to requests that waited, is not theirs.
+// ActAs sets the actor of the following commands; empty: none. Events that come due by themselves,
+// and grants to waiting requests, are not the actor's.
 func (l *Ledger) ActAs(actor string) { l.actor = actor }
 
 // stamp is that of a change that is made now.

@@ -12,8 +12,8 @@ type granted struct {
 	id       ID
 }
 
-// mostPriorities bounds what an account remembers. More are in use at the same time only if
-// somebody tries that out.
+// mostPriorities bounds the priorities that an account remembers. Only an experiment would use more
+// at the same time.
 const mostPriorities = 8
 
 // add remembers a grant. Most requests are granted in the order of their ids, so that the latest

@@ -79,8 +79,8 @@ func (l *Ledger) becomeAmended(e *entry, next *Allocation) {
 	l.setEntryTimer(e)
 }
 
-// becomeReserved grants an entry that is new in the tables or waits: it holds what it asks for on
-// the host and in every account.
+// becomeReserved grants an entry that is new in the tables or waits: it holds its request on the
+// host and in every account.
 func (l *Ledger) becomeReserved(e *entry, h *host) {
 	l.stopWaiting(e)
 	l.setState(e, Reserved, "")

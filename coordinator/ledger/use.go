@@ -42,7 +42,7 @@ func NewPeak(v resource.Vector, source PeakSource) (p Peak) {
 	return p
 }
 
-// Vector has what is known.
+// Vector returns the known peaks.
 func (p Peak) Vector() (v resource.Vector) {
 	if p.HasMemory {
 		v = v.With(resource.Memory, p.Memory)
@@ -67,8 +67,9 @@ func (p Peak) raised(v resource.Vector) Peak {
 	return p
 }
 
-// notePeak takes the most that an agent has seen. An agent of an older version says only what it
-// has measured. The source is that of the highest peak, and of the last report that says as much.
+// notePeak stores the greatest use that an agent has seen. An agent of an older version reports
+// only its measurements. The source is that of the highest peak, and of the last report with that
+// peak.
 func (a *Allocation) notePeak(measured, reported resource.Vector, source PeakSource) {
 	if !reported.Has(resource.Memory) {
 		reported = Peak{}.raised(reported).raised(measured).Vector()
@@ -83,5 +84,5 @@ func (a *Allocation) notePeak(measured, reported resource.Vector, source PeakSou
 	}
 }
 
-// noteCPUTime takes what an agent says of the processor time so far, which never goes back.
+// noteCPUTime stores an agent's processor time so far, which never goes back.
 func (a *Allocation) noteCPUTime(used time.Duration) { a.CPUTime = max(a.CPUTime, used) }

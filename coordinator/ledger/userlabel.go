@@ -4,16 +4,16 @@ import "slices"
 
 // # When another label names the user
 //
-// Which label names the user in a cluster is a setting of its provider. With another setting the
-// users are others, for requests that wait and for what is held as well: in one step each
-// allocation counts in the accounts of its user by the new one, as after a restart. Nothing is
-// known of the cluster then, so nothing is granted there before it is read again.
+// A setting of a cluster's provider selects the label that names the user there. With another
+// setting the users are others, for waiting requests and for held allocations: in one step each
+// allocation counts in the accounts of its user by the new label, as after a restart. The state of
+// the cluster is unknown then, so nothing is granted there before it is read again.
 
-// userOf is the user of an allocation in the cluster; empty: that is not known.
+// userOf returns the user of an allocation in the cluster; empty if the user is not known.
 func (c *cluster) userOf(a *Allocation) string { return a.Labels.Value(c.terms.UserLabel) }
 
-// setTerms sets what the settings of a cluster's provider say of requests. No report of the cluster
-// is being taken in.
+// setTerms stores the provider's settings for requests to a cluster. No report of the cluster is
+// being taken in.
 func (l *Ledger) setTerms(c *cluster, terms Terms) {
 	before := c.terms.UserLabel
 	c.terms = terms

@@ -27,7 +27,7 @@ const (
 	queuesPerRound = 64
 )
 
-// step is what may still be tried in one step.
+// step is the number of tries that are left to one step.
 type step struct{ misses, grants int }
 
 func (s *step) over() bool { return s.misses <= 0 || s.grants <= 0 }
@@ -195,8 +195,8 @@ func (q *queue) walked() bool {
 // account had more to give.
 func (q *queue) heldFirst() bool { return q.account != nil && q.account.claim != nil && !q.holderTried }
 
-// free is what a request behind the queue's account could get at most. If the account is held for
-// another, that is what is left next to it.
+// free returns the most that a request behind the queue's account could get. If the account is held
+// for another request, that is the rest next to the hold.
 func (q *queue) free() (free [3]int64) {
 	switch {
 	case q.host != nil:
@@ -224,7 +224,7 @@ func (q *queue) goesBefore(other *queue) bool {
 	return goesBefore(g, g.first(), g.first().first(), h, h.first(), h.first().first())
 }
 
-// tryFirst tries what goes first in a marked queue.
+// tryFirst tries the first class in a marked queue.
 func (l *Ledger) tryFirst(q *queue) (granted bool) {
 	if q.heldFirst() {
 		return l.tryHolder(q)
@@ -245,7 +245,7 @@ func (l *Ledger) tryFirst(q *queue) (granted bool) {
 	return false
 }
 
-// try grants the first of a class, or moves the class to what blocks it now.
+// try grants the first request of a class, or moves the class to the queue that blocks it now.
 func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
