@@ -52,7 +52,7 @@ func withFile(files []*os.File, at int, file *os.File) []*os.File {
 	return append(files, file)
 }
 
-// describeScript says what is wrong with a script that could not be started. Of the script it shows
+// describeScript returns the fault of a script that could not be started. Of the script it shows
 // the interpreter alone.
 func describeScript(script []byte, err error) error {
 	errno, ok := errors.AsType[unix.Errno](err)

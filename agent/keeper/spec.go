@@ -34,32 +34,33 @@ const (
 
 // Spec describes the engine to start.
 type Spec struct {
-	// ID is the allocation. In the process table it shows the purpose of the process.
+	// ID is the id of the allocation. In the process table it shows the purpose of the process.
 	ID string `json:"id"`
 	// Command is the program and its arguments. The program is an absolute path, or a name without
 	// a slash that is looked for in the PATH of Environment.
 	Command []string `json:"command"`
-	// Script is executed in place of the program, which is its name then. Empty: there is none.
+	// Script, if not empty, is executed in place of the program, whose field then has the script's
+	// name.
 	Script []byte `json:"script,omitempty"`
-	// RequiredFiles are absolute paths at which something must be before the engine is started.
+	// RequiredFiles are absolute paths that must exist before the engine starts.
 	RequiredFiles []string `json:"required_files,omitempty"`
-	// Unchangeable refuses a program that the user of the keeper can change, and a command of Look
-	// alike: then the agent knows what is executed by its path.
+	// Unchangeable refuses a program, or a command of Look, that the user of the keeper can change.
+	// Then the path tells the agent which program is executed.
 	Unchangeable bool `json:"unchangeable,omitempty"`
-	// Environment is all of it, as KEY=value.
+	// Environment is the whole environment, as KEY=value.
 	Environment []string `json:"environment"`
 	// WorkingDirectory is absolute.
 	WorkingDirectory string `json:"working_directory"`
 	Log              Log    `json:"log"`
 	// StderrLines is how many of the last lines of standard error the Record carries.
 	StderrLines int `json:"stderr_lines"`
-	// Hold makes the engine wait before it begins, until the agent has confirmed it. A second
-	// Started says then whether it has begun.
+	// Hold makes the engine wait until the agent has confirmed it. A second Started then says
+	// whether the engine has begun.
 	Hold bool `json:"hold,omitempty"`
-	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the
-	// kernel killed there was the engine's.
+	// OwnCgroup says that the keeper's cgroup holds only this engine, so that every process that
+	// the kernel killed there was the engine's.
 	OwnCgroup bool `json:"own_cgroup,omitempty"`
-	// Look says how a helper looks whether the engine is ready. Nil: none does.
+	// Look describes the helper's check whether the engine is ready. Nil means no check.
 	Look *Look `json:"look,omitempty"`
 }
 
@@ -81,8 +82,8 @@ type Started struct {
 	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
 	StartTime uint64 `json:"start_time,omitempty"`
 
-	// Field and Value name what of the Spec was wrong, and Want says what would be right. Field is
-	// empty if nothing was wrong.
+	// Field and Value are the invalid field of the Spec and its value, and Want describes a valid
+	// one. Field is empty if the Spec is valid.
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
 	Want  string `json:"want,omitempty"`

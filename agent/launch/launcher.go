@@ -114,7 +114,7 @@ type Launcher struct {
 	Records Records
 	// LogDir is the parent of the folders of logs for engines that name none.
 	LogDir string
-	// Spawned, if not nil, is called as soon as a keeper runs, before it starts an engine.
+	// Spawned, if not nil, is called as soon as a keeper runs and before it starts an engine.
 	Spawned func(Spawned)
 }
 

@@ -139,7 +139,7 @@ const (
 	maxScript   = 60 << 10
 	maxRequired = 256
 	maxPath     = 4096
-	// maxShownName bounds what is shown of a wrong name, in bytes.
+	// maxShownName bounds the shown part of a wrong name, in bytes.
 	maxShownName = 128
 )
 
