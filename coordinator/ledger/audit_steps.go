@@ -29,16 +29,16 @@ type AuditResult struct {
 	Restarts int
 }
 
-// AuditSteps is Audit in steps. It yields after each of them what it has found so far; until the
-// next one the ledger may be used as always. At the end it yields once more.
+// AuditSteps is Audit in steps. It yields the result so far after each step; until the next one the
+// ledger may be used as always. At the end it yields once more.
 //
-// Every allocation is looked at, and every account, at some moment between From and To. An account
-// is compared with its allocations as they are at that moment: what was counted and has changed
-// since is counted again before anything is compared. So a right ledger has no violations, however
-// much changes meanwhile, and a sum that is wrong stays wrong until it is found.
+// The audit looks at every allocation, and every account, at some moment between From and To. It
+// compares an account with its allocations as they are at that moment: before a comparison it
+// counts changed allocations again. So a right ledger has no violations, however much changes
+// meanwhile, and a wrong sum stays wrong until it is found.
 //
 // If the rules are replaced the audit begins again, because all allocations count elsewhere then. A
-// ledger has one audit at a time: once another one has begun, this one must not be gone on with.
+// ledger has one audit at a time: once another one has begun, this one must not be continued.
 func (l *Ledger) AuditSteps() iter.Seq[*AuditResult] { return l.auditSteps(auditStep) }
 
 func (l *Ledger) auditSteps(size int) iter.Seq[*AuditResult] {

@@ -17,8 +17,8 @@ type RegisterCommand struct {
 	BootID      string
 	Incarnation uint64
 	Version     string
-	// MachineID and PIDNamespace say, with BootID, who the host's agent is; empty: not known, such
-	// as from an older agent.
+	// MachineID and PIDNamespace identify, with BootID, the host of the agent; empty: not known,
+	// such as from an older agent.
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
 	Uptime time.Duration
@@ -29,7 +29,7 @@ type RegisterCommand struct {
 	CutLabels, CutCapacity []string
 }
 
-// Sample is what a host measured. A nil field could not be read.
+// Sample is a measurement of a host. A nil field could not be read.
 type Sample struct {
 	Time            Instant // by the agent's clock, for display
 	MemoryTotal     *int64
@@ -54,7 +54,7 @@ type Sample struct {
 	Refusal  string
 	Disks    []Disk
 	Degraded map[string]string
-	// Notes are what else an operator should know of the host, a sentence each.
+	// Notes are further remarks on the host for an operator, a sentence each.
 	Notes []string
 }
 
@@ -66,7 +66,7 @@ type Disk struct {
 	Short                   bool  // less is free than the agent's configuration requires
 }
 
-// EngineReport is what an agent knows of one engine.
+// EngineReport is an agent's report of one engine.
 type EngineReport struct {
 	ID            ID
 	Measured      resource.Vector
@@ -146,7 +146,7 @@ type SyncCommand struct {
 	Leaving     bool // the agent ends in order
 }
 
-// Action is what an agent must do apart from its grants.
+// Action is an agent's task apart from its grants.
 type Action uint8
 
 // The actions of a SyncResult.
