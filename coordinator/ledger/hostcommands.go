@@ -17,7 +17,7 @@ type RegisterCommand struct {
 	BootID      string
 	Incarnation uint64
 	Version     string
-	// MachineID and PIDNamespace identify, with BootID, the host of the agent; empty: not known,
+	// MachineID and PIDNamespace identify, with BootID, the host's agent; empty: not known,
 	// such as from an older agent.
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
