@@ -52,7 +52,7 @@ func TestNothingIsExecutedBeforeItIsConfirmedAndStored(t *testing.T) {
 			steps.Done(nil)
 		}
 		for i, step := range done {
-			if step != Step(i) { //nolint:gosec // few
+			if step != Step(i) {
 				t.Errorf("step %d is %d", i, step)
 			}
 		}

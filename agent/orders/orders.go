@@ -243,6 +243,7 @@ func (t *Taker) launch(ctx context.Context, order *bursarv1.LaunchOrder) {
 	case once.Answered:
 		t.tell(ctx, answer)
 		return
+	case once.New:
 	}
 	about, confirms := &audited{}, &confirmer{taker: t, order: order}
 	answer, err := t.execute(ctx, order, confirms, about)

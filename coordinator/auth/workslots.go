@@ -28,7 +28,6 @@ const (
 // the slot from its first bytes until its answer is sent. If other callers are active, a request
 // that has waited gets a slot again before requests that have just come: a commit answers many
 // requests of one caller at once.
-// once.
 type workSlots struct {
 	each int
 	now  func() time.Time

@@ -127,7 +127,7 @@ func (h Hierarchies) Widest(controller string) (Place, bool) {
 	return best, found
 }
 
-// lessWide reports whether a mount with the root root shows less than a mount with the root other.
+// lessWide reports whether a mount of the first root shows less than a mount of the other root.
 // A mount whose root is outside of this process's cgroup namespace has no cgroups that can be
 // named.
 func lessWide(root, other string) bool {

@@ -15,7 +15,7 @@ var ErrDevice = errors.New("want a file, a named pipe or -")
 // ErrTooLarge rejects an input above the size limit.
 var ErrTooLarge = errors.New("is too large")
 
-// ReadInput returns the content, at most most bytes, of a file that a user names in a shell. It
+// ReadInput returns the content of a file that a user names in a shell, up to most bytes. It
 // reads a named pipe to its end, because shells pass the output of a command in this way (process
 // substitution). Errors name the path.
 func ReadInput(path string, most int64) ([]byte, error) {

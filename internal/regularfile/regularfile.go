@@ -38,7 +38,7 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// Read returns the content of a regular file of at most most bytes. Errors name the path; one of
+// Read returns the content of a regular file, up to most bytes. Errors name the path; one of
 // them is ErrNotRegular.
 func Read(path string, most int64) ([]byte, error) {
 	file, info, err := Open(path)

@@ -52,7 +52,7 @@ func Printable(text string, instead rune) string {
 	}, text)
 }
 
-// Line makes a foreign text safe to display: one line of UTF-8, at most most bytes, without
+// Line makes a foreign text safe to display: one line of UTF-8, up to most bytes, without
 // terminal control characters.
 func Line(text string, most int) string {
 	rest := ""

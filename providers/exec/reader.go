@@ -75,7 +75,7 @@ func (r reader) object(within, keys string, field func(key, at string) (known bo
 	})
 }
 
-// readList reads a list of at most most items.
+// readList reads a list of up to most items.
 func readList[T any](r reader, at string, most int, item func(at string) (T, error)) ([]T, error) {
 	if r.json.PeekKind() != jsontext.KindBeginArray {
 		return nil, r.mistyped(at, "a list")
@@ -91,7 +91,7 @@ func readList[T any](r reader, at string, most int, item func(at string) (T, err
 	})
 }
 
-// text reads a text of at most most characters; 0 means any length. Texts are shown to people, so
+// text reads a text of up to most characters; 0 means any length. Texts are shown to people, so
 // it rejects unprintable characters.
 func (r reader) text(at string, most int) (string, error) {
 	if r.json.PeekKind() != jsontext.KindString {

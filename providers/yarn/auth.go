@@ -61,7 +61,7 @@ func openBasic(s settings, now func() time.Time) (*basic, error) {
 	return &basic{user: s.user, password: password}, nil
 }
 
-// openSecret reads a secret from a file: one line of at most most bytes. It reads the file again
+// openSecret reads a secret from a file: one line of up to most bytes. It reads the file again
 // when it changes. The error is a *providers.SettingError.
 func openSecret(setting, path, want string, most int, now func() time.Time) (*credential.FileSet[string], error) {
 	file := credential.File{Field: setting, Path: path, Secret: true, Want: want}

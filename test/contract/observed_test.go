@@ -45,7 +45,8 @@ func (s *server) metrics() string {
 	return text.String()
 }
 
-// spans writes down the kinds of spans with all attributes that any of that name has.
+// spans writes down the kinds of spans with all attributes that any of that name has. It leaves out
+// the error of an Attach: either end may be the first to end the stream.
 func spans(list []otlp.Span) string {
 	kept := make(map[string]map[string]bool)
 	for _, span := range list {
@@ -54,7 +55,7 @@ func spans(list []otlp.Span) string {
 			kept[name] = make(map[string]bool)
 		}
 		for key := range span.Attributes {
-			kept[name][key] = true
+			kept[name][key] = key != "error.type" || !strings.HasSuffix(name, "/Attach")
 		}
 		for key := range span.Resource {
 			if strings.HasPrefix(key, "service.") {
@@ -67,6 +68,7 @@ func spans(list []otlp.Span) string {
 	}
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		maps.DeleteFunc(kept[name], func(_ string, shown bool) bool { return !shown })
 		fmt.Fprintf(&text, "%s\n  %s\n", name, strings.Join(slices.Sorted(maps.Keys(kept[name])), "\n  "))
 	}
 	return text.String()

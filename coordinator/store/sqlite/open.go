@@ -265,7 +265,7 @@ func (s *Store) identify(ctx context.Context, intoCopy bool) error {
 
 func busy(d time.Duration) string { return fmt.Sprintf("busy_timeout(%d)", d.Milliseconds()) }
 
-// pool returns a pool of at most most connections to the file, made on demand.
+// pool returns a pool of connections to the file, made on demand: most is the largest number.
 func pool(path, query string, most int, pragmas ...string) *sql.DB {
 	for _, pragma := range pragmas {
 		query += "&_pragma=" + url.QueryEscape(pragma)
