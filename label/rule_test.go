@@ -127,3 +127,26 @@ func TestARuleIsReadAsItIsWritten(t *testing.T) {
 		}
 	})
 }
+
+// A placer keeps what hosts have of a rule's values, and looks at each value of a number.
+func TestARuleSaysWhichValuesItNames(t *testing.T) {
+	for text, want := range map[string]struct {
+		values  []string
+		numeric bool
+	}{
+		"zone in (b,a)":    {values: []string{"a", "b"}},
+		"zone notin (c,a)": {values: []string{"a", "c"}},
+		"zone":             {},
+		"!zone":            {},
+		"cores>8":          {numeric: true},
+		"cores<16":         {numeric: true},
+	} {
+		rule, err := ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(rule.Values(), want.values) || rule.Numeric() != want.numeric {
+			t.Errorf("%s: values %q, numeric %v; want %q, %v", text, rule.Values(), rule.Numeric(), want.values, want.numeric)
+		}
+	}
+}
