@@ -1,6 +1,6 @@
 package once
 
-// Step is what has to be done next for an engine whose process waits in its keeper.
+// Step is the next action for an engine whose process waits in its keeper.
 type Step uint8
 
 // The steps, in their order. A later one is not begun before the one before it has succeeded.

@@ -19,7 +19,7 @@ const (
 	ticketBytes = 32
 )
 
-// Rates bound what readers get, in bytes a second.
+// Rates bound the output for readers, in bytes a second.
 type Rates struct {
 	// Caller is for all readers of one caller, All for those of all callers. Each is at least
 	// MaxPiece.

@@ -74,7 +74,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 	return cmd
 }
 
-// printGrant prints the id for scripts, and for people what to do next.
+// printGrant prints the id for scripts, and the next steps for people.
 func printGrant(out *render.Printer, a *bursarv1.Allocation) {
 	out.Printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {

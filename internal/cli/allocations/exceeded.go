@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// sayExceeded prints what becomes of an engine that was seen to use more memory than it is entitled
-// to now.
+// sayExceeded prints the consequence for an engine that was seen to use more memory than it is
+// entitled to now.
 func sayExceeded(out *render.Printer, a *bursarv1.Allocation, now time.Time) {
 	if text := exceededText(a, now); text != "" {
 		out.Sayf("bursar: %s", text)

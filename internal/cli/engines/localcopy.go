@@ -12,7 +12,7 @@ import (
 // begun it has what it had before. A nil one is no file.
 type localCopy struct {
 	file *os.File
-	// made: the file was not there before. begun: it has lost what it had.
+	// made: the file was not there before. begun: its earlier content is gone.
 	made, begun bool
 	// failed: it could not be written to, and gets nothing more.
 	failed bool

@@ -155,7 +155,7 @@ func (r *logsReader) show(ctx context.Context) error {
 }
 
 // await waits until an engine has begun, if that is to be expected and the output is to be
-// followed, and says what it waits for. It looks at the engine at least once: a request without a
+// followed, and names the event that it waits for. It looks at the engine at least once: a request without a
 // stream ends at once if nobody is there or the id is unknown.
 func (r *logsReader) await(ctx context.Context) (*bursarv1.Allocation, error) {
 	said := ""

@@ -80,10 +80,10 @@ ended when --wait is over.`,
 	return cmd
 }
 
-// many reports whether the engines are named by what they have in common.
+// many reports whether the engines are named by a common property.
 func (f *stopFlags) many() bool { return len(f.labels) > 0 || f.mine }
 
-// common is what they have in common, in words.
+// common is this property, in words.
 func (f *stopFlags) common() string {
 	text := render.LabelsText(f.labels)
 	switch {

@@ -17,7 +17,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// What wait waits for.
+// The events that wait waits for.
 const (
 	forEnd   = "end"
 	forReady = "ready"

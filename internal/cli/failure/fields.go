@@ -71,8 +71,8 @@ func (r *Reporter) inTyped(message string) string {
 	return strings.Join(parts, "; ")
 }
 
-// partInTyped names the first field in a part of a message. What comes after words with quotes is
-// somebody's text.
+// partInTyped names the first field in a part of a message. The text after words with quotes is
+// somebody's own.
 func (r *Reporter) partInTyped(part string, first bool) string {
 	before := ""
 	for rest := part; ; {
@@ -115,7 +115,7 @@ func (r *Reporter) withValue(field string, said bool) string {
 	return name
 }
 
-// mostShown bounds what is shown of a value, in bytes.
+// mostShown bounds the shown part of a value, in bytes.
 const mostShown = 64
 
 // flagOfDimension is the flag for a field of a resource. Its name in the API may have the unit.

@@ -140,7 +140,7 @@ func (r *Reporter) Message(err error) string {
 	return prefix + r.said(call)
 }
 
-// said is what a server says of a call, in one line. One that says nothing has only a code.
+// said is the message of a server about a call, in one line. An empty message leaves the code.
 func (r *Reporter) said(call *connect.Error) string {
 	text := render.OneLine(r.inTyped(call.Message()))
 	if strings.TrimSpace(text) == "" {
