@@ -9,7 +9,7 @@ import (
 )
 
 // localCopy is a file here that gets a copy of an engine's standard output. Until the engine has
-// begun it has what it had before. A nil one is no file.
+// begun it keeps its earlier content. A nil one is no file.
 type localCopy struct {
 	file *os.File
 	// made: the file was not there before. begun: its earlier content is gone.

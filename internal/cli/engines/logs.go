@@ -155,8 +155,8 @@ func (r *logsReader) show(ctx context.Context) error {
 }
 
 // await waits until an engine has begun, if that is to be expected and the output is to be
-// followed, and names the event that it waits for. It looks at the engine at least once: a request without a
-// stream ends at once if nobody is there or the id is unknown.
+// followed, and names the event that it waits for. It looks at the engine at least once: a request
+// without a stream ends at once if nobody is there or the id is unknown.
 func (r *logsReader) await(ctx context.Context) (*bursarv1.Allocation, error) {
 	said := ""
 	for every := lookFirst; ; every = min(2*every, lookLast) {
