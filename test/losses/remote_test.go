@@ -120,7 +120,7 @@ func TestAnEngineIsStartedFromElsewhere(t *testing.T) {
 	}
 	missing := startOf("missing", "")
 	missing.Launch.Command = []string{"/no/such/program"}
-	if _, err := alice.Engines().Start(t.Context(), missing); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "not started on host "+hostID) {
+	if _, err := alice.Engines().Start(t.Context(), missing); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "on host "+hostID+": command[0]") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 	p.shut(p.coordinator)
