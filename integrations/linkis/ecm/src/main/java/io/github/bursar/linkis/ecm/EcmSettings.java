@@ -15,8 +15,7 @@ final class EcmSettings {
   static final String MODE = PREFIX + "mode";
   static final String SOCKET = PREFIX + "agent.socket";
   static final String LAUNCH = PREFIX + "launch";
-
-  /** Has no effect any more: the agent keeps the output of the engines that it starts. */
+  // It has no effect any more: the agent keeps the output of the engines that it starts.
   static final String LAUNCH_DIR = PREFIX + "launch.dir";
 
   static final String DEFAULT_SOCKET = "/run/bursar/agent.sock";
