@@ -17,7 +17,6 @@ import org.apache.linkis.manager.common.protocol.engine.EngineStopRequest;
 import org.apache.linkis.manager.common.protocol.engine.EngineStopResponse;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -60,15 +59,16 @@ class StopTest {
 
   @BeforeEach
   void start() {
-    ServiceInstance instance = new ServiceInstance();
-    instance.setInstance(address);
-    Assumptions.assumeTrue(address.equals(instance.getInstance()), "these are stubs of Linkis");
+    LinkisItself.isNeeded();
     ecm = new Ecm(new EcmSettings(Collections.singletonMap(EcmSettings.SOCKET, real.socket)));
     service = new Kills(ecm);
   }
 
   @AfterEach
   void end() throws Exception {
+    if (ecm == null) { // the test was left out
+      return;
+    }
     ecm.ended.close();
     ecm.agent.close();
     for (Process child : children) {
