@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,4 +49,40 @@ func TestALaterRequestThatIsWithdrawnInTheQueueSaysSo(t *testing.T) {
 	if !errors.Is(err, core.ErrWithdrawn) || decided != 0 {
 		t.Errorf("%v, decided %d times: want %v, never", err, decided, core.ErrWithdrawn)
 	}
+}
+
+// The answer that a request waits says what it lacks. A request whose caller waits for the end costs
+// no look for that: nobody reads it.
+func TestOnlyAnAnswerSaysWhatARequestLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runLoop(t, NewMemoryStore(), func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		d.Host(100)
+		ctx, cancel := context.WithCancel(t.Context())
+		holder := requestOf("alice", 60)
+		if _, err := d.Allocate(ctx, holder); err != nil {
+			t.Fatal(err)
+		}
+		described := func() (n uint64) {
+			if err := d.Do(t.Context(), func(l *ledger.Ledger, _ ledger.Instant) { n = l.Described() }); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := described()
+		waits := requestOf("bob", 60)
+		waits.RequestID, waits.Wait = "b", time.Hour
+		go func() { _, _ = d.Allocate(ctx, waits) }()
+		synctest.Wait()
+		if n := described() - before; n != 0 {
+			t.Errorf("a request that waits for the end was described %d times", n)
+		}
+		later := requestOf("carol", 60)
+		later.RequestID, later.Wait = "c", time.Hour
+		result, err := d.AllocateLater(ctx, later, d.NewLater(ctx, func(bool) {}))
+		if err != nil || !strings.Contains(result.Allocation.Reason, "lacks") {
+			t.Errorf("%q, %v: want what it lacks", result.Allocation.Reason, err)
+		}
+		cancel()
+	})
 }

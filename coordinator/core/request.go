@@ -75,6 +75,7 @@ func (r *Request) apply(c *Core, now ledger.Instant) bool {
 	if r.Later != nil {
 		waiter = r.Later
 		waiter.Command, waiter.From, waiter.Result, waiter.applied = r.Command, r.From, r.Result, true
+		c.ledger.Describe(&r.Result.Allocation) // this one is answered now
 	}
 	id := r.Result.Allocation.ID
 	waiter.next, waiter.since, waiter.waiting, waiter.Waited = c.waiters[id], c.ledger.Revision(), true, true

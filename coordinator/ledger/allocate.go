@@ -53,6 +53,9 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		e.callers = 1
 	}
 	l.becomeWaiting(e, blocked, l.why(blocked, e))
+	if !c.Async { // its caller is answered later, so nobody reads what it lacks now
+		return AllocateResult{Allocation: e.Allocation}, nil
+	}
 	return AllocateResult{Allocation: l.shown(e)}, nil
 }
 
