@@ -191,17 +191,15 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		return nil, err
 	}
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: wire.CleanText(req.GetReason())}
-	known, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (cancelResult, error) {
-		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
-			if c.ID = id; id == 0 { // an ended allocation is known by its own id
-				c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
-			}
+	known, last, err := onLastTry(ctx, s, id, func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (cancelResult, error) {
+		if c.ID = id; id == 0 { // an ended allocation is known by its own id
+			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 			if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
 				return cancelResult{}, err
 			}
-			a, err := l.Cancel(now, c)
-			return cancelResult{a, c.ID, l.Recalling()}, err
-		})
+		}
+		a, err := l.Cancel(now, c)
+		return cancelResult{a, c.ID, l.Recalling()}, err
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown && known.id == 0 && known.recalling {
 		past, wrong := s.loop.Past(ctx, actor.Name, req.GetRequestId())
@@ -235,16 +233,14 @@ func (s *allocationService) Amend(ctx context.Context, req *bursarv1.AmendReques
 		}
 		c.Resource = &r
 	}
-	a, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Allocation, error) {
-		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-			if c.ID = id; id == 0 {
-				c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
-			}
+	a, last, err := onLastTry(ctx, s, id, func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (ledger.Allocation, error) {
+		if c.ID = id; id == 0 {
+			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 			if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
 				return ledger.Allocation{}, err
 			}
-			return l.Amend(now, c)
-		})
+		}
+		return l.Amend(now, c)
 	})
 	if err != nil && c.ID == 0 {
 		return nil, err
@@ -307,9 +303,9 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Allocation, error) {
+	a, last, err := onLastTry(ctx, s, id, func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (ledger.Allocation, error) {
 		c.ID = id
-		return commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+		return l.Stop(now, c)
 	})
 	a, err = s.ifLost(ctx, last, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
 		reason := cmp.Or(c.Reason, "stopped by "+actor.Name)

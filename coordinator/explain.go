@@ -52,13 +52,8 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	x, last, err := onLastTry(ctx, s, id, func(id ledger.ID) (ledger.Explanation, error) {
-		return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-			if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
-				return ledger.Explanation{}, err
-			}
-			return l.ExplainID(now, id, auth.ActorOf(ctx))
-		})
+	x, last, err := onLastTry(ctx, s, id, func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (ledger.Explanation, error) {
+		return l.ExplainID(now, id, auth.ActorOf(ctx))
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
@@ -20,11 +22,21 @@ func successorOf(a *ledger.Allocation) ledger.ID {
 	return 0
 }
 
-// onLastTry runs a command on the last try of an engine. id may be that of any try; the returned id
-// is the last try's. The command's error is a *ledger.NotFoundError for an ended allocation.
-func onLastTry[T any](ctx context.Context, s *allocationService, id ledger.ID, command func(id ledger.ID) (T, error)) (T, ledger.ID, error) {
+// onLastTry runs a command of the ledger on the last try of an engine. id may be that of any try;
+// the returned id is the last one. If the call comes through a host's agent, the try must be on
+// that host. The command's error is a *ledger.NotFoundError for an ended allocation.
+func onLastTry[T any](
+	ctx context.Context, s *allocationService, id ledger.ID, command func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (T, error),
+) (T, ledger.ID, error) {
+	actor := auth.ActorOf(ctx)
 	for {
-		result, err := command(id)
+		result, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (T, error) {
+			if err := checkOwnHost(l, actor, id); err != nil {
+				var none T
+				return none, err
+			}
+			return command(l, now, id)
+		})
 		if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 			return result, id, err
 		}

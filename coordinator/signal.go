@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -16,10 +15,8 @@ func (s *engineService) Signal(ctx context.Context, req *bursarv1.SignalRequest)
 	if err != nil {
 		return nil, err
 	}
-	a, last, err := onLastTry(ctx, s.allocations, id, func(id ledger.ID) (ledger.Allocation, error) {
-		return commit.Decide(ctx, s.allocations.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-			return l.Signaled(now, actor, id)
-		}))
+	a, last, err := onLastTry(ctx, s.allocations, id, func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) (ledger.Allocation, error) {
+		return l.Signaled(now, actor, id)
 	})
 	if err != nil {
 		return nil, ofLastTry(id, last, s.allocations.describeEnded(ctx, last, err, "an engine that runs"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -95,8 +94,8 @@ func (a *API) lastTry(ctx context.Context, id string) (*bursarv1.Allocation, err
 	if grant, held := a.held(allocation.GetId()); held {
 		return grant, nil
 	}
-	state := strings.ToLower(strings.TrimPrefix(allocation.GetState().String(), "ALLOCATION_STATE_"))
-	return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s is %s: want an engine that runs on this host", allocation.GetId(), state))
+	return nil, connect.NewError(connect.CodeFailedPrecondition,
+		fmt.Errorf("allocation %s is %s: want an engine that runs on this host", allocation.GetId(), convert.StateText(allocation.GetState())))
 }
 
 // elsewhere refuses a call about another host's allocation.

@@ -71,7 +71,7 @@ func (a *API) wait(ctx context.Context, request *bursarv1.WaitRequest) (*bursarv
 				return nil, noAnswer(err)
 			}
 			continue
-		case request.GetReady() && a.isReady(known), request.GetLeaderEnd() && known.GetLeaderEnd() != nil:
+		case a.isAwaited(request, known):
 			return &bursarv1.WaitResponse{Allocation: known}, nil
 		}
 		select {
@@ -81,6 +81,11 @@ func (a *API) wait(ctx context.Context, request *bursarv1.WaitRequest) (*bursarv
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// isAwaited reports whether a call waits for nothing more of an engine that has not ended.
+func (a *API) isAwaited(request *bursarv1.WaitRequest, now *bursarv1.Allocation) bool {
+	return request.GetReady() && a.isReady(now) || request.GetLeaderEnd() && now.GetLeaderEnd() != nil
 }
 
 // isReady reports whether an engine of this host can be used, as far as anybody has said what that
@@ -116,7 +121,7 @@ func (a *API) waitUpstream(ctx context.Context, request *bursarv1.WaitRequest) (
 		a.state.Locked(func(*tracker.Tracker) { answered = a.state.Answered.Next() })
 		answer, err := relayRead(ctx, a.allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: request.GetId()})
 		now := answer.GetAllocation()
-		if err != nil || hasEnded(now) || request.GetReady() && a.isReady(now) || request.GetLeaderEnd() && now.GetLeaderEnd() != nil {
+		if err != nil || hasEnded(now) || a.isAwaited(request, now) {
 			return &bursarv1.WaitResponse{Allocation: now}, err
 		}
 		select {

@@ -3,6 +3,7 @@ package placement
 import (
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -93,20 +94,8 @@ func (g *signature) admits(h *host) bool {
 
 // labelled reports whether the host has the labels, and meets the conditions.
 func (g *signature) labelled(h *host) bool {
-	if !h.labels.MatchesFilter(g.required) {
-		return false
-	}
-	for i := range g.must {
-		if !g.must[i].Holds(h.labels) {
-			return false
-		}
-	}
-	for i := range g.never {
-		if g.never[i].Holds(h.labels) {
-			return false
-		}
-	}
-	return true
+	rules := ledger.Rules{Required: g.must, Avoided: g.never}
+	return h.labels.MatchesFilter(g.required) && rules.Admit(h.labels)
 }
 
 // countsFit reports whether a host has the counts.

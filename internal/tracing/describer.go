@@ -2,13 +2,13 @@ package tracing
 
 import (
 	"context"
-	"strings"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // Keys of span attributes in addition to the standard ones.
@@ -53,8 +53,7 @@ func about(answer any) (list []attribute.KeyValue) {
 		return nil
 	}
 	a := of.GetAllocation()
-	state := strings.ToLower(strings.TrimPrefix(a.GetState().String(), "ALLOCATION_STATE_"))
-	list = append(list, KeyAllocation.String(a.GetId()), KeyState.String(state))
+	list = append(list, KeyAllocation.String(a.GetId()), KeyState.String(convert.StateText(a.GetState())))
 	if a.GetHostId() != "" {
 		list = append(list, KeyHost.String(a.GetHostId()))
 	}

@@ -156,7 +156,7 @@ func AccountText(name *bursarv1.AccountName) string {
 
 // AllocationState is "active" for ALLOCATION_STATE_ACTIVE.
 func AllocationState(s bursarv1.AllocationState) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "ALLOCATION_STATE_"))
+	return convert.StateText(s)
 }
 
 // HostState is "healthy,cordoned". A change does not say whether the agent reports, so for a
