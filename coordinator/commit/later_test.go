@@ -51,8 +51,8 @@ func TestALaterRequestThatIsWithdrawnInTheQueueSaysSo(t *testing.T) {
 	}
 }
 
-// The answer that a request waits says what it lacks. A request whose caller waits for the end costs
-// no look for that: nobody reads it.
+// The answer that a request waits says what it lacks. A request whose caller waits for the end
+// costs no look for that: nobody reads it.
 func TestOnlyAnAnswerSaysWhatARequestLacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := runLoop(t, NewMemoryStore(), func(c *setup) { c.Ledger.Interval = time.Hour })

@@ -17,8 +17,9 @@ import (
 
 // TestScripts runs testdata/scripts: an answer, and the decoded result.
 //
-//	entries   the content of the answer, one line per queue and partition; missing values are left out
-//	queues    the queues in a snapshot, given the size of partitions in MiB and cores: queues default=(1024,8) gpu=(512,4)
+//	entries   the content of the answer, one line per queue and partition, without missing values
+//	queues    the queues in a snapshot, given the size of partitions in MiB and cores:
+//	          queues default=(1024,8) gpu=(512,4)
 //
 // Both print the error if there is one. Every answer is read twice, the second time byte by byte.
 func TestScripts(t *testing.T) {

@@ -14,7 +14,9 @@
 // /opt/test/inside is always there: it runs the commands of Machine.Run, and simulates engines.
 // Starting a machine requires root, and fails otherwise.
 //
-//	m := systemd.Start(t, systemd.Options{Kind: systemd.Container, Files: map[string]string{"bursar.deb": path}})
+//	m := systemd.Start(t, systemd.Options{
+//		Kind: systemd.Container, Files: map[string]string{"bursar.deb": path},
+//	})
 //	m.Must(t, "dpkg", "-i", "/opt/test/bursar.deb")
 //	m.Await(t, 20*time.Second, "systemctl is-active bursar-agent")
 //	r := m.As(t, "alice", "bursar", "status")
